@@ -1,0 +1,1 @@
+"""The workers, the local stack and the command line of Lamina."""

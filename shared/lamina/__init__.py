@@ -1,0 +1,1 @@
+"""Lamina: two-tier, event-driven memory for AI agents."""

@@ -1,0 +1,162 @@
+"""Requests and answers of the HTTP functions. The OpenAPI document is generated from these."""
+
+import uuid
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+
+from lamina.model import Identifier, Kind, Scope, Speaker
+
+Query = Annotated[str, StringConstraints(max_length=20_000)]
+
+
+class Request(BaseModel):
+    """Base of what callers send: unknown fields are refused, so that a misspelt one is noticed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Answer(BaseModel):
+    """Base of what callers get: fields may be added in later versions."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class ContextRequest(Request):
+    """What should the agent remember right now?"""
+
+    app: Identifier
+    user_id: Identifier
+    session_id: Identifier
+    project_id: Identifier | None = None
+    previous_session_id: Identifier | None = None
+    """Carries the summary of that session over while this one has none of its own."""
+    query: Query = ""
+    """What the user just said. Empty: no episodes are searched for."""
+    token_budget: Annotated[int, Field(ge=200, le=1_000_000)] = 4_000
+    max_entities: Annotated[int, Field(ge=0, le=200)] = 20
+    max_episodes: Annotated[int, Field(ge=0, le=200)] = 8
+    deadline_ms: Annotated[int, Field(ge=50, le=60_000)] = 2_000
+
+
+class EntityView(Answer):
+    """A statement that holds (or held), as readers see it."""
+
+    entity_id: uuid.UUID
+    scope: Scope
+    project_id: str | None = None
+    session_id: str | None = None
+    kind: Kind
+    subject: str
+    text: str
+    said_by: Speaker
+    turn_id: str
+    said_at: AwareDatetime
+    valid_to: AwareDatetime | None = None
+    score: float = 0.0
+
+
+class EpisodeView(Answer):
+    """A piece of a past turn."""
+
+    session_id: str
+    project_id: str | None = None
+    turn_id: str
+    ordinal: int
+    speaker: Speaker
+    text: str
+    occurred_at: AwareDatetime
+    handle: str = ""
+    score: float = 0.0
+
+
+class TurnView(Answer):
+    """A recent turn, its events as they were; a long tool output is cut short and named in `elided`."""
+
+    turn_id: str
+    occurred_at: AwareDatetime
+    events: tuple[dict[str, Any], ...]
+    elided: tuple[str, ...] = ()
+    """Handles of the parts whose text was cut."""
+
+
+class SummaryView(Answer):
+    """The summary that applies, and whose it is."""
+
+    session_id: str
+    version: int
+    text: str
+
+
+Section = Literal["rules", "summary", "entities", "episodes", "recent"]
+
+
+class ContextResponse(Answer):
+    """The memory for one prompt, in parts and rendered."""
+
+    summary: SummaryView | None
+    recent: tuple[TurnView, ...]
+    entities: tuple[EntityView, ...]
+    episodes: tuple[EpisodeView, ...]
+    prompt: str
+    """The block to put into the prompt, fenced so that Lamina never learns from it again."""
+    tokens: dict[str, int]
+    """Tokens by section, and `total`."""
+    timings_ms: dict[str, float]
+    degraded: tuple[str, ...] = ()
+    """What is missing because a part was down or late: `buffer`, `memory`, `vectors`."""
+
+
+class SearchRequest(Request):
+    """Search the long-term memory of one user."""
+
+    app: Identifier
+    user_id: Identifier
+    query: Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
+    k: Annotated[int, Field(ge=1, le=200)] = 10
+    scope: Scope | None = None
+    project_id: Identifier | None = None
+    session_id: Identifier | None = None
+    as_of: AwareDatetime | None = None
+    """Only what was said, and held, at that moment."""
+    include: tuple[Literal["entities", "episodes"], ...] = ("entities", "episodes")
+
+
+class SearchResponse(Answer):
+    """The hits, best first, by kind of memory."""
+
+    entities: tuple[EntityView, ...]
+    episodes: tuple[EpisodeView, ...]
+    timings_ms: dict[str, float]
+    degraded: tuple[str, ...] = ()
+
+
+class FetchRequest(Request):
+    """Fetch in full what a context cut short."""
+
+    app: Identifier
+    user_id: Identifier
+    handle: Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+
+
+class FetchResponse(Answer):
+    """The part, as it was sent."""
+
+    handle: str
+    part: dict[str, Any]
+
+
+class TurnAccepted(Answer):
+    """The turn is in the buffer and its `turn.recorded` is published."""
+
+    turn_id: str
+    duplicate: bool
+    """Whether it had been accepted before; accepting it again changed nothing."""
+
+
+class Problem(Answer):
+    """Why a request was refused (RFC 9457)."""
+
+    title: str
+    status: int
+    problems: tuple[str, ...] = ()

@@ -1,0 +1,180 @@
+"""CloudEvent <-> Pub/Sub message: the only encoder and the only decoder.
+
+Messages travel in CloudEvents' binary mode by its Pub/Sub binding: data as it is, attributes `ce-*`.
+With unwrapped push those attributes arrive as HTTP headers, which is CloudEvents' binary HTTP mode.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar, cast
+
+from cloudevents.exceptions import GenericException
+from cloudevents.http import from_http
+from pydantic import BaseModel, ValidationError
+
+from lamina import strict_json
+from lamina.errors import InvalidEvent, TooLarge
+from lamina.events import PAYLOADS, Payload
+from lamina.ports import Message
+
+Model = TypeVar("Model", bound=BaseModel)
+
+MAX_MESSAGE_BYTES = 10_000_000 - 10_000
+"""Pub/Sub's limit, less what a dead letter's attributes add."""
+
+SOURCE = "//lamina"
+_METADATA = "x-goog-pubsub-"
+_KEPT_HEADERS = ("content-type", "replay_to", "traceparent", "googclient_traceparent")
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A message as it reached a service, whichever way it came."""
+
+    data: bytes
+    attributes: dict[str, str] = field(default_factory=dict[str, str])
+    """`ce-*` and the other attributes of the message."""
+    message_id: str = ""
+    publish_time: datetime | None = None
+    ordering_key: str = ""
+    delivery_attempt: int = 0
+
+    @property
+    def type(self) -> str:
+        """The CloudEvent's type; empty for data without an envelope."""
+        return self.attributes.get("ce-type", "")
+
+    @property
+    def message(self) -> Message:
+        """What to publish to send it again."""
+        return Message(self.data, self.attributes, self.ordering_key)
+
+
+def encode(payload: Payload, **attributes: str) -> Message:
+    """The message of a payload. TooLarge where Pub/Sub would refuse it."""
+    data = strict_json.dumps(payload.to_json())
+    everything = {
+        "ce-specversion": "1.0",
+        "ce-id": str(payload.event_id()),
+        "ce-type": payload.type,
+        "ce-source": SOURCE,
+        "content-type": "application/json",
+        **attributes,
+    }
+    size = len(data) + sum(len(name) + len(value) for name, value in everything.items())
+    if size > MAX_MESSAGE_BYTES:
+        raise TooLarge(f"the message is {size:,} bytes; Pub/Sub carries at most {MAX_MESSAGE_BYTES:,}")
+    return Message(data, everything, payload.ordering_key())
+
+
+def decode_request(headers: Mapping[str, str], body: bytes) -> Incoming:
+    """Read a push: binary or structured CloudEvent, wrapped Pub/Sub push, or bare JSON.
+
+    InvalidEvent where an envelope is announced and broken.
+    """
+    lower = {name.lower(): value for name, value in headers.items()}
+    if "ce-specversion" in lower or lower.get("content-type", "").startswith("application/cloudevents"):
+        return _from_cloud_event(lower, body)
+    wrapped = _wrapped(body)
+    return _from_push(wrapped) if wrapped else Incoming(body, _kept(lower), **_metadata(lower))
+
+
+def parse(incoming: Incoming) -> Payload:
+    """The typed payload. InvalidEvent names every field that is wrong."""
+    payload = PAYLOADS.get(incoming.type)
+    if payload is None:
+        known = ", ".join(sorted(PAYLOADS))
+        raise InvalidEvent([f"ce-type: {incoming.type!r} is not one of {known}"])
+    return validate(payload, strict_json.loads(incoming.data))
+
+
+def validate(model: type[Model], value: Any) -> Model:
+    """Validate with pydantic; every problem becomes one `where: what` line of an InvalidEvent."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise InvalidEvent([_problem(each) for each in error.errors(include_url=False)]) from None
+
+
+def _problem(error: Mapping[str, Any]) -> str:
+    where = ".".join(str(step) for step in error["loc"]) or "body"
+    return f"{where}: {str(error['msg']).removeprefix('Value error, ')}"
+
+
+def _from_cloud_event(headers: Mapping[str, str], body: bytes) -> Incoming:
+    try:
+        event = from_http(headers, body, data_unmarshaller=_as_it_is)
+    except (GenericException, ValueError, RecursionError, TypeError, AttributeError) as error:
+        raise InvalidEvent([f"body: is not a CloudEvent: {str(error)[:500]}"]) from error
+    known = {f"ce-{name}": str(value) for name, value in event.get_attributes().items()}
+    if "ce-specversion" in headers and "ce-time" not in headers:
+        del known["ce-time"]  # the SDK makes one up, and a redelivery must not differ
+    content_type = known.pop("ce-datacontenttype", "application/json")
+    attributes = {**_kept(headers), **known, "content-type": content_type}
+    return Incoming(_bytes_of(event.get_data()), attributes, **_metadata(headers))
+
+
+def _bytes_of(data: Any) -> bytes:
+    if isinstance(data, str):
+        return data.encode("utf-8", "surrogatepass")
+    return data if isinstance(data, bytes) else strict_json.dumps(data)
+
+
+def _as_it_is(data: Any) -> Any:
+    return data
+
+
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: headers[name] for name in _KEPT_HEADERS if name in headers}
+
+
+def _metadata(headers: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "message_id": headers.get(f"{_METADATA}message-id", ""),
+        "publish_time": _moment(headers.get(f"{_METADATA}publish-time")),
+        "ordering_key": headers.get(f"{_METADATA}ordering-key", ""),
+        "delivery_attempt": _number(headers.get(f"{_METADATA}delivery-attempt")),
+    }
+
+
+def _wrapped(body: bytes) -> dict[str, Any] | None:
+    """The wrapped push a body holds, if it is one."""
+    if body.lstrip()[:1] != b"{" or b'"message"' not in body:
+        return None
+    value = strict_json.loads(body)
+    shaped = isinstance(value.get("message"), dict) and isinstance(value.get("subscription"), str)
+    return cast(dict[str, Any], value) if shaped else None
+
+
+def _from_push(push: dict[str, Any]) -> Incoming:
+    message = cast(dict[str, Any], push["message"])
+    try:
+        data = base64.b64decode(message.get("data") or "", validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        raise InvalidEvent(["message.data: is not base64"]) from None
+    attributes = message.get("attributes") or {}
+    if not isinstance(attributes, dict):
+        raise InvalidEvent(["message.attributes: must be an object"])
+    return Incoming(
+        data,
+        {str(name): str(value) for name, value in cast(dict[str, Any], attributes).items()},
+        message_id=str(message.get("messageId") or message.get("message_id") or ""),
+        publish_time=_moment(message.get("publishTime") or message.get("publish_time")),
+        ordering_key=str(message.get("orderingKey") or ""),
+        delivery_attempt=_number(push.get("deliveryAttempt")),
+    )
+
+
+def _moment(value: Any) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(str(value)) if value else None
+    except ValueError:
+        return None
+    return moment if moment and moment.tzinfo else None
+
+
+def _number(value: Any) -> int:
+    return int(value) if str(value).isdecimal() else 0

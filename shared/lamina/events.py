@@ -1,0 +1,138 @@
+"""The payloads of the topics: versioned type names, and one registry that knows them all."""
+
+import uuid
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from lamina.model import Identifier, Turn, derived_id
+
+
+class Payload(BaseModel):
+    """What a message carries. Fields of a newer publisher are ignored: consumers are upgraded last."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    type: ClassVar[str]
+    topic: ClassVar[str]
+
+    def event_id(self) -> uuid.UUID:
+        """The CloudEvent's id: derived from the content, so that every delivery carries the same one."""
+        raise NotImplementedError  # each payload below names what makes it unique
+
+    def ordering_key(self) -> str:
+        """Messages of one key concern the same session or the same user's project."""
+        raise NotImplementedError  # as above
+
+    def to_json(self) -> dict[str, Any]:
+        """The payload as a JSON value."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class TurnPayload(Payload):
+    """A payload that is about one turn, and carries it whole."""
+
+    turn: Turn
+
+    def event_id(self) -> uuid.UUID:
+        """One id for each turn, unique over apps, users and sessions."""
+        turn = self.turn
+        return derived_id(self.type, turn.app, turn.user_id, turn.session_id, turn.turn_id)
+
+    def ordering_key(self) -> str:
+        """The session."""
+        return self.turn.session.digest
+
+    def to_json(self) -> dict[str, Any]:
+        """The turn keeps its exact JSON value."""
+        return {"turn": self.turn.to_json()}
+
+
+class TurnPublished(TurnPayload):
+    """An agent says what happened in a turn."""
+
+    type: ClassVar[str] = "lamina.turn.published.v1"
+    topic: ClassVar[str] = "turns"
+
+
+class TurnRecorded(TurnPayload):
+    """A turn is in the buffer. It carries the whole turn, so that no subscriber depends on Valkey."""
+
+    type: ClassVar[str] = "lamina.turn.recorded.v1"
+    topic: ClassVar[str] = "turn.recorded"
+
+
+class CompactionDue(Payload):
+    """The scheduler's tick: look for memory old enough to compact."""
+
+    type: ClassVar[str] = "lamina.compaction.due.v1"
+    topic: ClassVar[str] = "compaction.due"
+
+    due_at: AwareDatetime
+
+    def event_id(self) -> uuid.UUID:
+        """One id for each tick."""
+        return derived_id(self.type, self.due_at.isoformat())
+
+    def ordering_key(self) -> str:
+        """All ticks."""
+        return "tick"
+
+
+class CompactionRequested(Payload):
+    """Compact what one user has in one project (or in none) from before a moment."""
+
+    type: ClassVar[str] = "lamina.compaction.requested.v1"
+    topic: ClassVar[str] = "compaction.requested"
+
+    app: Identifier
+    user_id: Identifier
+    project_id: Identifier | None = None
+    before: AwareDatetime
+    batch: Annotated[int, Field(ge=0)] = 0
+    """Which round of the same request this is: work is bounded, a full batch asks for the next one."""
+
+    def event_id(self) -> uuid.UUID:
+        """One id for each user, project, moment and round."""
+        return derived_id(
+            self.type, self.app, self.user_id, self.project_id or "", self.before.isoformat(), str(self.batch)
+        )
+
+    def ordering_key(self) -> str:
+        """The user's project."""
+        return derived_id("project", self.app, self.user_id, self.project_id or "").hex
+
+
+Stage = Literal["summary", "entities", "episodes", "compaction"]
+
+
+class MemoryChanged(Payload):
+    """A committed change of memory. Ids only: whoever wants the content reads it, with its own rights."""
+
+    type: ClassVar[str] = "lamina.memory.changed.v1"
+    topic: ClassVar[str] = "memory.changed"
+
+    app: Identifier
+    user_id: Identifier
+    session_id: Identifier | None = None
+    project_id: Identifier | None = None
+    stage: Stage
+    caused_by: uuid.UUID
+    """The id of the event whose processing made the change."""
+    changed: tuple[str, ...] = ()
+    """Ids of the rows: entity ids, `session:version` of a summary, turn ids of episodes."""
+
+    def event_id(self) -> uuid.UUID:
+        """One id for each cause and stage."""
+        return derived_id(self.type, self.stage, str(self.caused_by))
+
+    def ordering_key(self) -> str:
+        """The user."""
+        return derived_id("user", self.app, self.user_id).hex
+
+
+PAYLOADS: dict[str, type[Payload]] = {
+    payload.type: payload
+    for payload in (TurnPublished, TurnRecorded, CompactionDue, CompactionRequested, MemoryChanged)
+}
+"""Every payload by its CloudEvents type."""

@@ -1,0 +1,231 @@
+"""What memory is made of: turns and their events, summaries, statements, entities and episodes.
+
+Everything here is immutable and knows nothing of where it is stored.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, Self, cast
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from lamina.event import Event
+
+LAMINA_NAMESPACE = uuid.UUID("6f1f2c56-5d0c-5c0e-9a55-6c616d696e61")
+"""Namespace of every derived (version 5) identifier, so that ids are the same on every delivery."""
+
+Identifier = Annotated[
+    str, StringConstraints(min_length=1, max_length=256, pattern=r"^[^\u0000-\u001f\u007f]+$")
+]
+"""A caller-chosen name: 1 to 256 characters of any language, no control characters."""
+
+
+class Frozen(BaseModel):
+    """Base of the value objects: immutable, and strict about fields it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SessionKey(Frozen):
+    """A session's identity. `session_id` is unique only inside its app and user."""
+
+    app: Identifier
+    user_id: Identifier
+    session_id: Identifier
+
+    @property
+    def digest(self) -> str:
+        """32 hex characters that stand for the session where names are not safe: keys, headers, logs."""
+        return derived_id("session", self.app, self.user_id, self.session_id).hex
+
+
+class Turn(BaseModel):
+    """One exchange: the user's message and all that the agent did until it answered.
+
+    Unknown fields are kept. Events keep their exact JSON value.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    app: Identifier
+    user_id: Identifier
+    session_id: Identifier
+    turn_id: Identifier
+    """Chosen by the publisher (UUIDv7 recommended); the idempotency key everywhere."""
+    occurred_at: AwareDatetime
+    """When the exchange began. Turns of a session are ordered by (occurred_at, turn_id)."""
+    project_id: Identifier | None = None
+    previous_session_id: Identifier | None = None
+    events: Annotated[tuple[Event, ...], Field(min_length=1)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_short_form(cls, value: Any) -> Any:
+        """Turn `{"user": "...", "assistant": "..."}` into the two events it stands for."""
+        if not isinstance(value, Mapping) or "events" in value:
+            return cast(Any, value)
+        fields = dict(cast(Mapping[str, Any], value))
+        events = [
+            Event.of_text(author, role, text)
+            for name, author, role in (("user", "user", "user"), ("assistant", "agent", "model"))
+            if isinstance(text := fields.pop(name, None), str)
+        ]
+        return {**fields, "events": events} if events else cast(Any, value)
+
+    @property
+    def session(self) -> SessionKey:
+        """The session this turn belongs to."""
+        return SessionKey(app=self.app, user_id=self.user_id, session_id=self.session_id)
+
+    @property
+    def order(self) -> tuple[datetime, str]:
+        """Sorts the turns of a session, whatever order they arrived in."""
+        return (self.occurred_at, self.turn_id)
+
+    def header(self) -> dict[str, Any]:
+        """Every field but the events, as JSON values."""
+        return self.model_dump(mode="json", exclude={"events"}, exclude_none=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """The turn as a JSON value; `Turn.model_validate` of it gives an equal turn."""
+        return {**self.header(), "events": [event.root for event in self.events]}
+
+    def encode(self) -> bytes:
+        """The turn as ASCII JSON text. Escaping keeps NUL and lone surrogates through every store."""
+        return json.dumps(self.to_json(), allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+class Scope(StrEnum):
+    """Where a statement holds."""
+
+    GLOBAL = "global"
+    PROJECT = "project"
+    SESSION = "session"
+
+
+class Kind(StrEnum):
+    """What a statement is. Rules and vetoes are pinned: every context in scope carries them."""
+
+    PREFERENCE = "preference"
+    RULE = "rule"
+    VETO = "veto"
+    DECISION = "decision"
+    FACT = "fact"
+
+    @property
+    def pinned(self) -> bool:
+        """Whether summaries keep it verbatim and contexts always show it."""
+        return self in (Kind.RULE, Kind.VETO)
+
+
+class Speaker(StrEnum):
+    """Who said a text. What a tool returned is data: no statement is ever drawn from it."""
+
+    USER = "user"
+    AGENT = "agent"
+    TOOL = "tool"
+
+
+class Statement(Frozen):
+    """One thing somebody said that is worth remembering: immutable, and never forgotten when superseded.
+
+    `subject` names the slot it fills ("ui theme"): inside one scope a later statement about the same
+    subject supersedes the earlier one.
+    """
+
+    scope: Scope
+    project_id: Identifier | None = None
+    kind: Kind
+    subject: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    text: Annotated[str, StringConstraints(min_length=1, max_length=4000)]
+    said_by: Speaker
+    session_id: Identifier
+    turn_id: Identifier
+    ordinal: Annotated[int, Field(ge=0)]
+    """Position among the statements of its turn."""
+    said_at: AwareDatetime
+    language: str = "und"
+    """ISO 639-1 code of the text, `und` where it cannot be told."""
+
+    @model_validator(mode="after")
+    def _project_scope_names_its_project(self) -> Self:
+        if (self.scope is Scope.PROJECT) != (self.project_id is not None):
+            raise ValueError("project_id goes with scope 'project', and only with it")
+        return self
+
+    @property
+    def order(self) -> tuple[datetime, str, int]:
+        """Sorts statements by when they were said, never by when they arrived."""
+        return (self.said_at, self.turn_id, self.ordinal)
+
+    @property
+    def slot(self) -> tuple[str, str, str]:
+        """(scope, owner of the scope, subject): statements in one slot supersede one another."""
+        owner = {Scope.GLOBAL: "", Scope.PROJECT: self.project_id or "", Scope.SESSION: self.session_id}
+        return (self.scope.value, owner[self.scope], self.subject)
+
+
+class Entity(Frozen):
+    """What holds, or once held, in a slot: a run of statements that agree, with its validity."""
+
+    entity_id: uuid.UUID
+    statement: Statement
+    """The first statement of the run, as it was said."""
+    valid_from: AwareDatetime
+    valid_to: AwareDatetime | None = None
+    superseded_by: uuid.UUID | None = None
+    sources: tuple[Identifier, ...]
+    """The turns that said so, oldest first."""
+
+
+class SummaryLine(Frozen):
+    """One line of a summary, with the turn it came from."""
+
+    kind: Annotated[str, StringConstraints(pattern=r"^(rule|veto|preference|decision|goal|fact|digest)$")]
+    text: Annotated[str, StringConstraints(min_length=1)]
+    turn_id: Identifier
+    ordinal: int = 0
+    at: AwareDatetime
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the line must survive every later summary word for word."""
+        return self.kind in ("rule", "veto")
+
+
+class Summary(Frozen):
+    """The rolling summary of a session. Versions are never overwritten; the highest is current."""
+
+    session: SessionKey
+    version: Annotated[int, Field(ge=0)]
+    """0 is the empty summary that every session starts with, or what it inherited."""
+    lines: tuple[SummaryLine, ...] = ()
+    model: str = ""
+    """The model and prompt version that wrote it."""
+
+    def render(self) -> str:
+        """The summary as text, a line each; empty where nothing is covered yet."""
+        return "\n".join(f"- [{line.at:%Y-%m-%d}] {line.text}" for line in self.lines)
+
+
+class EpisodeChunk(Frozen):
+    """A searchable piece of one turn: a message, or a window of a long tool output."""
+
+    ordinal: Annotated[int, Field(ge=0)]
+    speaker: Speaker
+    text: Annotated[str, StringConstraints(min_length=1)]
+    """Begins with the date and the speaker, which retrieval needs (see docs/decisions.md)."""
+    language: str = "und"
+    handle: str = ""
+    """Fetches the part in full; see `lamina.handles`."""
+
+
+def derived_id(kind: str, *parts: str) -> uuid.UUID:
+    """An id that any delivery of the same thing derives again: a UUIDv5 over length-prefixed parts."""
+    return uuid.uuid5(LAMINA_NAMESPACE, kind + "".join(f"|{len(part)}:{part}" for part in parts))
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

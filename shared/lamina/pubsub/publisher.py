@@ -1,0 +1,76 @@
+"""Publishing to Pub/Sub, and parking what cannot be processed."""
+
+import os
+
+import grpc
+from google.api_core.exceptions import (
+    GoogleAPICallError,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    RetryError,
+)
+from google.auth.exceptions import GoogleAuthError
+from google.pubsub_v1 import PublisherAsyncClient, PubsubMessage
+from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOTransport
+
+from lamina.envelope import encode
+from lamina.errors import ConfigurationError, DependencyUnavailable
+from lamina.events import Payload
+from lamina.ports import Message
+
+PUBLISH_TIMEOUT_S = 30.0
+_ATTRIBUTE_BYTES = 1024
+_UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+
+
+def publisher_client() -> PublisherAsyncClient:
+    """The generated asyncio client; it speaks to PUBSUB_EMULATOR_HOST when that is set."""
+    emulator = os.environ.get("PUBSUB_EMULATOR_HOST")
+    if not emulator:
+        return PublisherAsyncClient()
+    channel = grpc.aio.insecure_channel(emulator, options=_UNLIMITED)
+    return PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=channel))
+
+
+class PubSubPublisher:
+    """Publisher port on Pub/Sub. A publish returns once the broker has the message."""
+
+    def __init__(self, client: PublisherAsyncClient, project: str, prefix: str = "") -> None:
+        self._client = client
+        self._project = project
+        self._prefix = prefix
+
+    async def publish(self, payload: Payload) -> str:
+        """Publish to the payload's topic. Gives the message id; TooLarge before anything is sent."""
+        return await self._send(payload.topic, encode(payload))
+
+    async def park(self, subscription: str, message: Message, reason: dict[str, str]) -> str:
+        """Put the message on the subscription's dead-letter topic; `lamina-*` attributes say why."""
+        why = {f"lamina-{name}": _attribute(value) for name, value in reason.items()}
+        parked = Message(message.data, {**message.attributes, **why}, message.ordering_key)
+        return await self._send(f"{subscription}.dead", parked)
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._client.transport.close()
+
+    async def _send(self, topic: str, message: Message) -> str:
+        path = f"projects/{self._project}/topics/{self._prefix}{topic}"
+        outgoing = PubsubMessage(
+            data=message.data, attributes=message.attributes, ordering_key=message.ordering_key
+        )
+        try:
+            answer = await self._client.publish(topic=path, messages=[outgoing], timeout=PUBLISH_TIMEOUT_S)
+        except NotFound as error:
+            raise ConfigurationError(f"the topic {path} does not exist") from error
+        except (InvalidArgument, PermissionDenied) as error:
+            raise ConfigurationError(f"Pub/Sub refused a message to {path}: {error.message}") from error
+        except (GoogleAPICallError, RetryError, GoogleAuthError) as error:
+            raise DependencyUnavailable("pubsub", str(error)[:300]) from error
+        return str(answer.message_ids[0])
+
+
+def _attribute(value: str) -> str:
+    """The value cut to what an attribute may hold, in characters that a header may hold."""
+    return value.encode("ascii", "backslashreplace")[:_ATTRIBUTE_BYTES].decode("ascii")

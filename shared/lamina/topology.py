@@ -1,0 +1,85 @@
+"""Topics, subscriptions and services, read from the one file that Terraform and the local stack read too."""
+
+from functools import cache
+from importlib.resources import files
+from typing import Annotated
+
+from pydantic import Field
+
+from lamina.model import Frozen
+
+REPLAY_ATTRIBUTE = "replay_to"
+"""A replayed dead letter carries this attribute: only the subscription it names takes the message."""
+
+
+class Service(Frozen):
+    """A functions-framework service."""
+
+    port: int
+    """Where it listens on the local stack; any port in the cloud."""
+    target: str
+    package: str
+    """Folder under `lamina_services` that holds its main.py."""
+    public: bool = False
+    """Whether agents call it; the others take pushes only."""
+
+
+class Subscription(Frozen):
+    """A push subscription and its dead-letter topic."""
+
+    name: str
+    topic: str
+    service: str
+    ack_deadline_s: Annotated[int, Field(ge=10, le=600)]
+
+    @property
+    def dead_letter_topic(self) -> str:
+        """Holds what this subscriber could not process, in a pull subscription of the same name."""
+        return f"{self.name}.dead"
+
+    @property
+    def path(self) -> str:
+        """The push endpoint's path; it names the subscription, as a service may have two."""
+        return f"/push/{self.name}"
+
+    @property
+    def filter(self) -> str:
+        """Lets a replayed message reach only the subscriber that failed."""
+        return f'NOT attributes:{REPLAY_ATTRIBUTE} OR attributes.{REPLAY_ATTRIBUTE} = "{self.name}"'
+
+
+class Delivery(Frozen):
+    """How often, how fast and how long Pub/Sub tries."""
+
+    max_delivery_attempts: Annotated[int, Field(ge=5, le=100)]
+    minimum_backoff_s: float
+    maximum_backoff_s: float
+    retention_days: int
+
+
+class Schedule(Frozen):
+    """The tick of Cloud Scheduler."""
+
+    topic: str
+    cron: str
+    local_every_s: float
+
+
+class Topology(Frozen):
+    """The whole of it."""
+
+    topics: tuple[str, ...]
+    services: dict[str, Service]
+    subscriptions: tuple[Subscription, ...]
+    delivery: Delivery
+    schedule: Schedule
+
+    def subscription(self, name: str) -> Subscription:
+        """The subscription of that name; KeyError where there is none."""
+        return {subscription.name: subscription for subscription in self.subscriptions}[name]
+
+
+@cache
+def load_topology() -> Topology:
+    """The packaged `topology.json`, checked."""
+    return Topology.model_validate_json(files("lamina").joinpath("topology.json").read_text("utf-8"))

@@ -1,0 +1,146 @@
+"""The only module that builds clients: lazily, once a process, never at import.
+
+Each member imports its driver when it is first used, so that a service pays only for what it needs.
+"""
+
+from datetime import UTC, datetime
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+from lamina.ports import (
+    Buffer,
+    Clock,
+    CompactionStore,
+    Embedder,
+    EntityStore,
+    EpisodeStore,
+    LanguageModel,
+    MemoryReader,
+    Publisher,
+    SummaryStore,
+    TokenCounter,
+)
+from lamina.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from google.genai import Client
+
+    from lamina.postgres.database import Database
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        """The current moment, in UTC."""
+        return datetime.now(UTC)
+
+
+class Wiring:
+    """Adapters for the ports, as the settings say."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.clock: Clock = SystemClock()
+
+    @cached_property
+    def buffer(self) -> Buffer:
+        """The buffer on Valkey."""
+        from lamina.valkey.buffer import ValkeyBuffer
+        from lamina.valkey.client import valkey_client
+
+        self.settings.require("valkey_url")
+        return ValkeyBuffer(valkey_client(self.settings), self.settings.buffer_ttl_s)
+
+    @cached_property
+    def database(self) -> "Database":
+        """The pool of connections to AlloyDB."""
+        from lamina.postgres.database import Database
+
+        self.settings.require("database_url")
+        return Database.from_settings(self.settings)
+
+    @cached_property
+    def summaries(self) -> SummaryStore:
+        """Summaries on AlloyDB."""
+        from lamina.postgres.summaries import PostgresSummaries
+
+        return PostgresSummaries(self.database)
+
+    @cached_property
+    def entities(self) -> EntityStore:
+        """Statements and entities on AlloyDB."""
+        from lamina.postgres.entities import PostgresEntities
+
+        return PostgresEntities(self.database)
+
+    @cached_property
+    def episodes(self) -> EpisodeStore:
+        """The turn log and its episodes on AlloyDB."""
+        from lamina.postgres.episodes import PostgresEpisodes
+
+        return PostgresEpisodes(self.database)
+
+    @cached_property
+    def compactions(self) -> CompactionStore:
+        """Compactions on AlloyDB."""
+        from lamina.postgres.compactions import PostgresCompactions
+
+        return PostgresCompactions(self.database, self.settings)
+
+    @cached_property
+    def reader(self) -> MemoryReader:
+        """Read-only recall on AlloyDB."""
+        from lamina.postgres.reader import PostgresReader
+
+        return PostgresReader(self.database)
+
+    @cached_property
+    def publisher(self) -> Publisher:
+        """The topics."""
+        from lamina.pubsub.publisher import PubSubPublisher, publisher_client
+
+        self.settings.require("project")
+        return PubSubPublisher(publisher_client(), self.settings.project, self.settings.topic_prefix)
+
+    @cached_property
+    def gemini(self) -> "Client":
+        """The client of google-genai."""
+        from lamina.models.gemini.client import gemini_client
+
+        return gemini_client(self.settings)
+
+    @cached_property
+    def model(self) -> LanguageModel:
+        """Gemini, or the offline model."""
+        if self.settings.uses_gemini:
+            from lamina.models.gemini.model import GeminiModel
+
+            return GeminiModel(self.gemini, self.settings)
+        from lamina.models.offline import OfflineModel
+
+        return OfflineModel()
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """Gemini's embeddings, or MiniLM in this process."""
+        if self.settings.uses_gemini:
+            from lamina.models.gemini.embedder import GeminiEmbedder
+
+            return GeminiEmbedder(self.gemini, self.settings)
+        from lamina.models.minilm import MiniLmEmbedder
+
+        return MiniLmEmbedder()
+
+    @cached_property
+    def tokens(self) -> TokenCounter:
+        """Counts tokens by estimate, without a model call."""
+        from lamina.models.tokens import EstimatedTokens
+
+        return EstimatedTokens()
+
+
+@cache
+def wiring() -> Wiring:
+    """This process's wiring."""
+    return Wiring(load_settings())

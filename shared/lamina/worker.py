@@ -1,0 +1,130 @@
+"""The edge all subscribers share: decode, run, and turn the outcome into an answer or a parked message.
+
+A push is acknowledged (204) only when its result is committed or the message is parked. Everything
+else is a nack, which Pub/Sub retries with backoff and dead-letters in the end.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lamina.envelope import Incoming, decode_request, parse
+from lamina.errors import ConfigurationError, LaminaError, NotFound, Permanent, Transient
+from lamina.events import Payload
+from lamina.ports import Message
+from lamina.telemetry import configure_logging, log
+from lamina.topology import REPLAY_ATTRIBUTE
+from lamina.web import body_of, json_response, problem
+from lamina.wiring import wiring
+
+Handler = Callable[[Payload], Awaitable[None]]
+Ping = Callable[[], Awaitable[None]]
+
+
+class Worker:
+    """A service's subscriptions.
+
+    `handlers`: what to do with each subscription's payload, by the subscription's name.
+    `needs`: a ping for each dependency; /healthz reports them.
+    `decode`: from the message to its payload; turn-ingest accepts more forms than the others.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        handlers: Mapping[str, Handler],
+        needs: Mapping[str, Ping],
+        decode: Callable[[Incoming], Payload] = parse,
+    ) -> None:
+        configure_logging()
+        self._service = service
+        self._handlers = handlers
+        self._needs = needs
+        self._decode = decode
+
+    async def __call__(self, request: Request) -> Response:
+        """Answer `GET /healthz` and `POST /push/<subscription>`."""
+        path = request.url.path.rstrip("/")
+        if path.endswith("/healthz"):
+            return await self.health()
+        subscription = path.removeprefix("/push/")
+        if request.method != "POST" or subscription not in self._handlers:
+            return problem(NotFound(f"{request.method} {path or '/'} is not served here"))
+        return await self.take(request, subscription)
+
+    async def health(self) -> Response:
+        """200 when every dependency answers, else 503; says which does not."""
+        report = {name: await _answer(ping) for name, ping in self._needs.items()}
+        healthy = all(state == "ok" for state in report.values())
+        body = {"service": self._service, "healthy": healthy, **report}
+        return json_response(body, 200 if healthy else 503)
+
+    async def take(self, request: Request, subscription: str) -> Response:
+        """Process one push."""
+        headers = dict(request.headers)
+        try:
+            body = await body_of(request)
+        except Permanent as error:
+            return problem(error)
+        try:
+            incoming = decode_request(headers, body)
+        except Permanent as error:
+            return await self._park(subscription, Message(body, _portable(headers)), error)
+        if incoming.attributes.get(REPLAY_ATTRIBUTE, subscription) != subscription:
+            return _ack()  # replayed for another subscriber; not every emulator filters
+        return await self._run(incoming, subscription)
+
+    async def _run(self, incoming: Incoming, subscription: str) -> Response:
+        try:
+            await self._handlers[subscription](self._decode(incoming))
+        except (Transient, ConfigurationError) as error:  # a person mends a deployment, not the message
+            return self._nack(subscription, incoming.message, error)
+        except Permanent as error:
+            return await self._park(subscription, incoming.message, error)
+        return _ack()
+
+    def _nack(self, subscription: str, message: Message, error: LaminaError) -> Response:
+        log.warning("will be retried: %s", error, extra=self._fields(subscription, message, error))
+        return problem(Transient(str(error)))
+
+    async def _park(self, subscription: str, message: Message, error: Permanent) -> Response:
+        log.error("parked: %s", error, extra=self._fields(subscription, message, error))
+        reason = {
+            "reason": str(error),
+            "error": type(error).__name__,
+            "service": self._service,
+            "parked-at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        }
+        try:
+            await wiring().publisher.park(subscription, message, reason)
+        except LaminaError as failure:
+            return problem(Transient(f"could not park: {failure}"))
+        return _ack()
+
+    def _fields(self, subscription: str, message: Message, error: LaminaError) -> dict[str, str]:
+        return {
+            "service": self._service,
+            "subscription": subscription,
+            "event_id": message.attributes.get("ce-id", ""),
+            "event_type": message.attributes.get("ce-type", ""),
+            "error_type": type(error).__name__,
+        }
+
+
+async def _answer(ping: Ping) -> str:
+    try:
+        await ping()
+    except LaminaError as error:
+        return str(error)
+    return "ok"
+
+
+def _ack() -> Response:
+    return Response(status_code=204)
+
+
+def _portable(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers that were attributes of the message."""
+    return {name: text for name, text in headers.items() if name.startswith("ce-") or name == "content-type"}
