@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from cloudevents.exceptions import GenericException
-from cloudevents.http import from_http
+from cloudevents.http import from_http  # pyright: ignore[reportUnknownVariableType] - bare Callable in the SDK
 from pydantic import BaseModel, ValidationError
 
 from lamina import strict_json
@@ -155,7 +155,7 @@ def _from_push(push: dict[str, Any]) -> Incoming:
         data = base64.b64decode(message.get("data") or "", validate=True)
     except (binascii.Error, ValueError, TypeError):
         raise InvalidEvent(["message.data: is not base64"]) from None
-    attributes = message.get("attributes") or {}
+    attributes: Any = message.get("attributes") or {}
     if not isinstance(attributes, dict):
         raise InvalidEvent(["message.attributes: must be an object"])
     return Incoming(

@@ -125,6 +125,18 @@ class EntityStore(Protocol):
         """
         ...
 
+    async def absorbed(self, turn: Turn, event_id: uuid.UUID) -> Reconciled | None:
+        """What absorbing this event changed; None where it has not been absorbed. Saves a model call."""
+        ...
+
+    async def unembedded(self, turn: Turn, entity_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
+        """Those of the turn's user's entities that have no vector yet, with the text to embed."""
+        ...
+
+    async def embed(self, turn: Turn, vectors: dict[uuid.UUID, Vector], model: str) -> None:
+        """Store vectors of the turn's user's entities, with the model that made them. Idempotent."""
+        ...
+
 
 class EpisodeStore(Protocol):
     """The turn log, and the searchable episodes drawn from it."""
@@ -194,6 +206,10 @@ class CompactionStore(Protocol):
         transaction. Gives the compaction's id; the same for an event applied before."""
         ...
 
+    async def applied(self, request: CompactionRequested) -> uuid.UUID | None:
+        """The compaction that this request led to; None where it has not been applied."""
+        ...
+
     async def undo(self, app: str, user_id: str, compaction_id: uuid.UUID) -> int:
         """Bring the archived episodes back and retire the consolidation. Gives how many came back."""
         ...
@@ -259,6 +275,10 @@ class Publisher(Protocol):
 
     async def publish(self, payload: Payload) -> str:
         """Publish to the payload's topic. Gives the message id. TooLarge before anything is sent."""
+        ...
+
+    async def ping(self) -> None:
+        """Raise DependencyUnavailable unless the broker answers."""
         ...
 
     async def park(self, subscription: str, message: Message, reason: dict[str, str]) -> str:

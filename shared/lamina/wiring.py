@@ -5,7 +5,7 @@ Each member imports its driver when it is first used, so that a service pays onl
 
 from datetime import UTC, datetime
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lamina.ports import (
     Buffer,
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from google.genai import Client
 
     from lamina.postgres.database import Database
+
+
+Dependency = Literal["valkey", "database", "pubsub"]
 
 
 class SystemClock:
@@ -102,6 +105,16 @@ class Wiring:
 
         self.settings.require("project")
         return PubSubPublisher(publisher_client(), self.settings.project, self.settings.topic_prefix)
+
+    async def ping(self, dependency: Dependency) -> None:
+        """Raise DependencyUnavailable unless it answers."""
+        match dependency:
+            case "valkey":
+                await self.buffer.ping()
+            case "database":
+                await self.database.ping()
+            case "pubsub":
+                await self.publisher.ping()
 
     @cached_property
     def gemini(self) -> "Client":

@@ -4,45 +4,60 @@ A push is acknowledged (204) only when its result is committed or the message is
 else is a nack, which Pub/Sub retries with backoff and dead-letters in the end.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from lamina.envelope import Incoming, decode_request, parse
-from lamina.errors import ConfigurationError, LaminaError, NotFound, Permanent, Transient
+from lamina.errors import ConfigurationError, InvalidEvent, LaminaError, NotFound, Permanent, Transient
 from lamina.events import Payload
 from lamina.ports import Message
 from lamina.telemetry import configure_logging, log
 from lamina.topology import REPLAY_ATTRIBUTE
 from lamina.web import body_of, json_response, problem
-from lamina.wiring import wiring
+from lamina.wiring import Dependency, wiring
 
-Handler = Callable[[Payload], Awaitable[None]]
-Ping = Callable[[], Awaitable[None]]
+Decode = Callable[[Incoming], Payload]
+P = TypeVar("P", bound=Payload)
+
+
+class Route:
+    """What a subscription carries, and what to do with it.
+
+    `decode` reads the payload from the message; turn-ingest accepts more forms than the others.
+    """
+
+    def __init__(
+        self, payload: type[P], handler: Callable[[P], Awaitable[None]], decode: Decode = parse
+    ) -> None:
+        self._payload = payload
+        self._handler: Callable[[Any], Awaitable[None]] = handler
+        self._decode = decode
+
+    async def run(self, incoming: Incoming) -> None:
+        """Decode and handle. InvalidEvent where the message is not for this subscription."""
+        payload = self._decode(incoming)
+        if not isinstance(payload, self._payload):
+            raise InvalidEvent(
+                [f"ce-type: this subscription carries {self._payload.type}, not {payload.type}"]
+            )
+        await self._handler(payload)
 
 
 class Worker:
     """A service's subscriptions.
 
-    `handlers`: what to do with each subscription's payload, by the subscription's name.
-    `needs`: a ping for each dependency; /healthz reports them.
-    `decode`: from the message to its payload; turn-ingest accepts more forms than the others.
+    `routes`: by the subscription's name. `needs`: the dependencies that /healthz asks.
     """
 
-    def __init__(
-        self,
-        service: str,
-        handlers: Mapping[str, Handler],
-        needs: Mapping[str, Ping],
-        decode: Callable[[Incoming], Payload] = parse,
-    ) -> None:
+    def __init__(self, service: str, routes: Mapping[str, Route], needs: Sequence[Dependency]) -> None:
         configure_logging()
         self._service = service
-        self._handlers = handlers
+        self._routes = routes
         self._needs = needs
-        self._decode = decode
 
     async def __call__(self, request: Request) -> Response:
         """Answer `GET /healthz` and `POST /push/<subscription>`."""
@@ -50,13 +65,13 @@ class Worker:
         if path.endswith("/healthz"):
             return await self.health()
         subscription = path.removeprefix("/push/")
-        if request.method != "POST" or subscription not in self._handlers:
+        if request.method != "POST" or subscription not in self._routes:
             return problem(NotFound(f"{request.method} {path or '/'} is not served here"))
         return await self.take(request, subscription)
 
     async def health(self) -> Response:
         """200 when every dependency answers, else 503; says which does not."""
-        report = {name: await _answer(ping) for name, ping in self._needs.items()}
+        report = {name: await _state_of(name) for name in self._needs}
         healthy = all(state == "ok" for state in report.values())
         body = {"service": self._service, "healthy": healthy, **report}
         return json_response(body, 200 if healthy else 503)
@@ -78,7 +93,7 @@ class Worker:
 
     async def _run(self, incoming: Incoming, subscription: str) -> Response:
         try:
-            await self._handlers[subscription](self._decode(incoming))
+            await self._routes[subscription].run(incoming)
         except (Transient, ConfigurationError) as error:  # a person mends a deployment, not the message
             return self._nack(subscription, incoming.message, error)
         except Permanent as error:
@@ -113,9 +128,9 @@ class Worker:
         }
 
 
-async def _answer(ping: Ping) -> str:
+async def _state_of(dependency: Dependency) -> str:
     try:
-        await ping()
+        await wiring().ping(dependency)
     except LaminaError as error:
         return str(error)
     return "ok"

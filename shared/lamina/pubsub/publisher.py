@@ -1,5 +1,8 @@
 """Publishing to Pub/Sub, and parking what cannot be processed."""
 
+# The generated client leaves its `retry` and `request` arguments untyped.
+# pyright: reportUnknownMemberType=false
+
 import os
 
 import grpc
@@ -20,6 +23,7 @@ from lamina.events import Payload
 from lamina.ports import Message
 
 PUBLISH_TIMEOUT_S = 30.0
+PING_TIMEOUT_S = 2.0
 _ATTRIBUTE_BYTES = 1024
 _UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
@@ -50,6 +54,16 @@ class PubSubPublisher:
         why = {f"lamina-{name}": _attribute(value) for name, value in reason.items()}
         parked = Message(message.data, {**message.attributes, **why}, message.ordering_key)
         return await self._send(f"{subscription}.dead", parked)
+
+    async def ping(self) -> None:
+        """Raise DependencyUnavailable unless Pub/Sub answers; an answer that refuses is one."""
+        path = f"projects/{self._project}/topics/{self._prefix}turns"
+        try:
+            await self._client.get_topic(topic=path, timeout=PING_TIMEOUT_S)
+        except (NotFound, PermissionDenied):
+            return
+        except (GoogleAPICallError, RetryError, GoogleAuthError) as error:
+            raise DependencyUnavailable("pubsub", str(error)[:300]) from error
 
     async def aclose(self) -> None:
         """Close the connection."""

@@ -1,0 +1,1 @@
+"""Consolidates old episodes, archives what the consolidation covers, and can undo it."""

@@ -1,0 +1,1 @@
+"""Extracts preferences, rules, vetoes, decisions and facts from each turn."""

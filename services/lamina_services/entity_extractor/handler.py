@@ -1,0 +1,49 @@
+"""What the entity extractor does with a recorded turn."""
+
+from lamina.events import MemoryChanged, TurnRecorded
+from lamina.ports import Embedder, EntityStore, LanguageModel, Publisher, Reconciled
+from lamina_services.entity_extractor.decision import admissible
+
+
+async def on_turn_recorded(
+    event: TurnRecorded,
+    *,
+    entities: EntityStore,
+    model: LanguageModel,
+    embedder: Embedder,
+    publisher: Publisher,
+) -> None:
+    """Extract, reconcile, announce, embed. Delivered again, it takes up where it stopped.
+
+    The vectors come last: entities can be found by their words as soon as they are committed.
+    """
+    turn = event.turn
+    result = await entities.absorbed(turn, event.event_id())
+    if result is None:
+        result = await _learn(event, entities, model)
+    if result.changed:
+        await publisher.publish(_announcement(event, result))
+    texts = await entities.unembedded(turn, result.changed)
+    if texts:
+        vectors = await embedder.documents(list(texts.values()))
+        await entities.embed(turn, dict(zip(texts, vectors, strict=True)), embedder.name)
+
+
+async def _learn(event: TurnRecorded, entities: EntityStore, model: LanguageModel) -> Reconciled:
+    turn = event.turn
+    known = await entities.known(turn)
+    statements = admissible(await model.extract(turn, known), turn)
+    return await entities.absorb(turn, statements, model.name, event.event_id())
+
+
+def _announcement(event: TurnRecorded, result: Reconciled) -> MemoryChanged:
+    turn = event.turn
+    return MemoryChanged(
+        app=turn.app,
+        user_id=turn.user_id,
+        session_id=turn.session_id,
+        project_id=turn.project_id,
+        stage="entities",
+        caused_by=event.event_id(),
+        changed=tuple(str(entity_id) for entity_id in result.changed),
+    )
