@@ -128,14 +128,18 @@ def _weights() -> dict[str, tuple[tuple[str, float], ...]]:
 _VOTES = _weights()
 
 
-@lru_cache(maxsize=4_096)
 def detect(text: str) -> str:
     """The text's language as an ISO 639-1 code, or `und` when it cannot be told.
 
     Sure of Chinese, Japanese, Korean and other scripts of their own; of English, Spanish, Portuguese,
     French, German and Italian from a short sentence on. Deterministic; tens of microseconds.
     """
-    prose = _NOISE.sub(" ", text[:_LIMIT])
+    return _detect(text[:_LIMIT])
+
+
+@lru_cache(maxsize=1_024)
+def _detect(text: str) -> str:
+    prose = _NOISE.sub(" ", text)
     words = _WORD.findall(prose.lower())
     if not words:
         return UNDETERMINED

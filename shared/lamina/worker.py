@@ -6,7 +6,7 @@ else is a nack, which Pub/Sub retries with backoff and dead-letters in the end.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,11 +14,24 @@ from starlette.responses import Response
 from lamina.envelope import Incoming, decode_request, parse
 from lamina.errors import ConfigurationError, InvalidEvent, LaminaError, NotFound, Permanent, Transient
 from lamina.events import Payload
-from lamina.ports import Message
+from lamina.ports import Message, Publisher
 from lamina.telemetry import configure_logging, log
 from lamina.topology import REPLAY_ATTRIBUTE
 from lamina.web import body_of, json_response, problem
 from lamina.wiring import Dependency, wiring
+
+class Parts(Protocol):
+    """What the edge itself needs of the wiring."""
+
+    @property
+    def publisher(self) -> Publisher:
+        """Where messages are parked."""
+        ...
+
+    async def ping(self, dependency: Dependency) -> None:
+        """Raise DependencyUnavailable unless it answers."""
+        ...
+
 
 Decode = Callable[[Incoming], Payload]
 P = TypeVar("P", bound=Payload)
@@ -53,11 +66,18 @@ class Worker:
     `routes`: by the subscription's name. `needs`: the dependencies that /healthz asks.
     """
 
-    def __init__(self, service: str, routes: Mapping[str, Route], needs: Sequence[Dependency]) -> None:
+    def __init__(
+        self,
+        service: str,
+        routes: Mapping[str, Route],
+        needs: Sequence[Dependency],
+        parts: Callable[[], Parts] = wiring,
+    ) -> None:
         configure_logging()
         self._service = service
         self._routes = routes
         self._needs = needs
+        self._parts = parts
 
     async def __call__(self, request: Request) -> Response:
         """Answer `GET /healthz` and `POST /push/<subscription>`."""
@@ -71,7 +91,7 @@ class Worker:
 
     async def health(self) -> Response:
         """200 when every dependency answers, else 503; says which does not."""
-        report = {name: await _state_of(name) for name in self._needs}
+        report = {name: await self._state_of(name) for name in self._needs}
         healthy = all(state == "ok" for state in report.values())
         body = {"service": self._service, "healthy": healthy, **report}
         return json_response(body, 200 if healthy else 503)
@@ -113,10 +133,17 @@ class Worker:
             "parked-at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
         try:
-            await wiring().publisher.park(subscription, message, reason)
+            await self._parts().publisher.park(subscription, message, reason)
         except LaminaError as failure:
             return problem(Transient(f"could not park: {failure}"))
         return _ack()
+
+    async def _state_of(self, dependency: Dependency) -> str:
+        try:
+            await self._parts().ping(dependency)
+        except LaminaError as error:
+            return str(error)
+        return "ok"
 
     def _fields(self, subscription: str, message: Message, error: LaminaError) -> dict[str, str]:
         return {
@@ -126,14 +153,6 @@ class Worker:
             "event_type": message.attributes.get("ce-type", ""),
             "error_type": type(error).__name__,
         }
-
-
-async def _state_of(dependency: Dependency) -> str:
-    try:
-        await wiring().ping(dependency)
-    except LaminaError as error:
-        return str(error)
-    return "ok"
 
 
 def _ack() -> Response:

@@ -1,0 +1,149 @@
+"""Generates `schemas/` from the pydantic models: `python -m lamina.contracts schemas`.
+
+JSON Schema for each event, AsyncAPI for the topics, OpenAPI for the HTTP functions. A test fails when
+the folder and the models disagree.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from lamina import api
+from lamina.events import PAYLOADS
+from lamina.model import Turn
+from lamina.topology import load_topology
+
+VERSION = "1.0.0"
+
+_OPERATIONS: tuple[tuple[str, str, str, type[BaseModel], type[BaseModel]], ...] = (
+    ("turn-ingest", "/v1/turns", "Record a turn", Turn, api.TurnAccepted),
+    ("context", "/v1/context", "Get the memory for one prompt", api.ContextRequest, api.ContextResponse),
+    ("context", "/v1/search", "Search entities and episodes", api.SearchRequest, api.SearchResponse),
+    ("context", "/v1/fetch", "Fetch a part that was cut short", api.FetchRequest, api.FetchResponse),
+)
+_REFUSALS = {
+    "400": "The request is malformed",
+    "404": "There is no such thing, or it is not this user's",
+    "413": "The request is too large",
+    "422": "A field is missing or wrong; `problems` names each",
+    "503": "A dependency is down; try again",
+}
+
+
+def documents() -> dict[str, str]:
+    """Every generated file: its path inside `schemas/`, and its text."""
+    files = {f"{kind}.schema.json": _event_schema(kind) for kind in sorted(PAYLOADS)}
+    return {
+        name: json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        for name, content in {**files, "asyncapi.json": _asyncapi(), "openapi.json": _openapi()}.items()
+    }
+
+
+def _event_schema(kind: str) -> dict[str, Any]:
+    payload = PAYLOADS[kind]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:lamina:{kind}",
+        **payload.model_json_schema(),
+    }
+
+
+def _asyncapi() -> dict[str, Any]:
+    topology = load_topology()
+    by_topic = {payload.topic: kind for kind, payload in PAYLOADS.items()}
+    channels = {
+        topic: {
+            "address": topic,
+            "messages": {by_topic[topic]: {"$ref": f"#/components/messages/{by_topic[topic]}"}},
+        }
+        for topic in topology.topics
+    }
+    return {
+        "asyncapi": "3.0.0",
+        "info": {"title": "Lamina topics", "version": VERSION},
+        "defaultContentType": "application/json",
+        "channels": channels,
+        "operations": {
+            f"{subscription.name}.receive": {
+                "action": "receive",
+                "channel": {"$ref": f"#/channels/{subscription.topic}"},
+                "description": f"Pushed to {subscription.service}; what fails goes to "
+                f"{subscription.dead_letter_topic}.",
+            }
+            for subscription in topology.subscriptions
+        },
+        "components": {"messages": {kind: _message(kind) for kind in sorted(PAYLOADS)}},
+    }
+
+
+def _message(kind: str) -> dict[str, Any]:
+    return {
+        "name": kind,
+        "contentType": "application/json",
+        "headers": {
+            "type": "object",
+            "description": "Pub/Sub attributes: CloudEvents 1.0 in binary mode",
+            "required": ["ce-specversion", "ce-id", "ce-type", "ce-source"],
+            "properties": {
+                "ce-specversion": {"const": "1.0"},
+                "ce-id": {"type": "string", "format": "uuid", "description": "The same on every delivery"},
+                "ce-type": {"const": kind},
+                "ce-source": {"type": "string"},
+            },
+        },
+        "payload": {"$ref": f"./{kind}.schema.json"},
+    }
+
+
+def _openapi() -> dict[str, Any]:
+    models = {model for *_, request, answer in _OPERATIONS for model in (request, answer)} | {api.Problem}
+    ordered = sorted(models, key=lambda model: model.__name__)
+    keys, schemas = models_json_schema(
+        [(model, "validation") for model in ordered], ref_template="#/components/schemas/{model}"
+    )
+    references = {model: keys[(model, "validation")] for model in ordered}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Lamina HTTP functions", "version": VERSION},
+        "paths": {
+            path: {
+                "post": {
+                    "operationId": path.removeprefix("/v1/"),
+                    "summary": summary,
+                    "tags": [service],
+                    "requestBody": {
+                        "required": True,
+                        "content": {"application/json": {"schema": references[request]}},
+                    },
+                    "responses": {
+                        "200": {
+                            "description": "Done",
+                            "content": {"application/json": {"schema": references[answer]}},
+                        },
+                        **{status: _refusal(text, references) for status, text in _REFUSALS.items()},
+                    },
+                }
+            }
+            for service, path, summary, request, answer in _OPERATIONS
+        },
+        "components": {"schemas": schemas["$defs"]},
+    }
+
+
+def _refusal(text: str, references: dict[type[BaseModel], Any]) -> dict[str, Any]:
+    content = {"application/problem+json": {"schema": references[api.Problem]}}
+    return {"description": text, "content": content}
+
+
+def write(folder: Path) -> None:
+    """Write every generated file into the folder."""
+    for name, text in documents().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

@@ -1,0 +1,40 @@
+"""A publisher that remembers, and fails on demand."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from lamina.envelope import encode
+from lamina.events import Payload
+from lamina.ports import Message
+
+
+@dataclass
+class InMemoryPublisher:
+    """Publisher port in memory. `fail`, when set, is called before each send and may raise."""
+
+    published: list[Payload] = field(default_factory=list[Payload])
+    parked: list[tuple[str, Message, dict[str, str]]] = field(
+        default_factory=list[tuple[str, Message, dict[str, str]]]
+    )
+    fail: Callable[[], None] | None = None
+
+    async def publish(self, payload: Payload) -> str:
+        """Remember the payload; TooLarge as the real one."""
+        encode(payload)
+        self._maybe_fail()
+        self.published.append(payload)
+        return str(len(self.published))
+
+    async def park(self, subscription: str, message: Message, reason: dict[str, str]) -> str:
+        """Remember the parked message."""
+        self._maybe_fail()
+        self.parked.append((subscription, message, reason))
+        return str(len(self.parked))
+
+    async def ping(self) -> None:
+        """Fail as a publish would."""
+        self._maybe_fail()
+
+    def _maybe_fail(self) -> None:
+        if self.fail is not None:
+            self.fail()
