@@ -13,6 +13,7 @@ from typing import Annotated, Any, Self, cast
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from lamina.event import Event
+from lamina.text import Text
 
 LAMINA_NAMESPACE = uuid.UUID("6f1f2c56-5d0c-5c0e-9a55-6c616d696e61")
 """Namespace of every derived (version 5) identifier, so that ids are the same on every delivery."""
@@ -139,8 +140,8 @@ class Statement(Frozen):
     scope: Scope
     project_id: Identifier | None = None
     kind: Kind
-    subject: Annotated[str, StringConstraints(min_length=1, max_length=200)]
-    text: Annotated[str, StringConstraints(min_length=1, max_length=4000)]
+    subject: Annotated[Text, StringConstraints(min_length=1, max_length=200)]
+    text: Annotated[Text, StringConstraints(min_length=1, max_length=4000)]
     said_by: Speaker
     session_id: Identifier
     turn_id: Identifier
@@ -185,7 +186,7 @@ class SummaryLine(Frozen):
     """One line of a summary, with the turn it came from."""
 
     kind: Annotated[str, StringConstraints(pattern=r"^(rule|veto|preference|decision|goal|fact|digest)$")]
-    text: Annotated[str, StringConstraints(min_length=1)]
+    text: Annotated[Text, StringConstraints(min_length=1)]
     turn_id: Identifier
     ordinal: int = 0
     at: AwareDatetime
@@ -216,7 +217,7 @@ class EpisodeChunk(Frozen):
 
     ordinal: Annotated[int, Field(ge=0)]
     speaker: Speaker
-    text: Annotated[str, StringConstraints(min_length=1)]
+    text: Annotated[Text, StringConstraints(min_length=1)]
     """Begins with the date and the speaker, which retrieval needs (see docs/decisions.md)."""
     language: str = "und"
     handle: str = ""

@@ -84,7 +84,7 @@ def _texts(event: Event) -> Iterator[tuple[int, Speaker, str, str]]:
             yield from _one(index, Speaker.TOOL, _tool_name(response), plain(response.get("response")))
         elif index in calls:
             call = calls[index]
-            yield from _one(index, Speaker.AGENT, name, f"calls {_tool_name(call)} {plain(call.get('args'))}")
+            yield from _one(index, Speaker.AGENT, name, f"calls {_tool_name(call)} {_json(call.get('args'))}")
         elif isinstance(part.get("text"), str) and not part.get("thought"):
             yield from _one(index, speaker, name, strip_fenced(part["text"]))
 
@@ -107,4 +107,8 @@ def plain(value: Any) -> str:
         inner = list(cast(dict[str, Any], value).values())
         if len(inner) == 1 and isinstance(inner[0], str):
             return inner[0]
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
+    return "" if value is None else _json(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
