@@ -69,6 +69,7 @@ class CompactionDue(Payload):
     topic: ClassVar[str] = "compaction.due"
 
     due_at: AwareDatetime
+    """A scheduler that cannot tell the time leaves it out: the message's publish time stands in."""
 
     def event_id(self) -> uuid.UUID:
         """One id for each tick."""
