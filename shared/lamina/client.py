@@ -36,11 +36,11 @@ class TurnPublisher:
         self._publisher = publisher
 
     @classmethod
-    def connect(cls, project: str, topic_prefix: str = "") -> Self:
-        """A publisher for a Google Cloud project; PUBSUB_EMULATOR_HOST redirects it to an emulator."""
+    def connect(cls, project: str, topic_prefix: str = "", *, emulator: str | None = None) -> Self:
+        """A publisher for a Google Cloud project; `emulator` or PUBSUB_EMULATOR_HOST redirects it to one."""
         from lamina.pubsub.publisher import PubSubPublisher, publisher_client
 
-        return cls(PubSubPublisher(publisher_client(), project, topic_prefix))
+        return cls(PubSubPublisher(publisher_client(emulator), project, topic_prefix))
 
     async def publish(self, turn: Turn | Mapping[str, Any]) -> Turn:
         """Publish a turn, long or short form. Gives it as published, with `turn_id` and `occurred_at`.

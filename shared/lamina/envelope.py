@@ -6,7 +6,7 @@ With unwrapped push those attributes arrive as HTTP headers, which is CloudEvent
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar, cast
@@ -96,7 +96,21 @@ def validate(model: type[Model], value: Any) -> Model:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise InvalidEvent([_problem(each) for each in error.errors(include_url=False)]) from None
+        raise InvalidEvent(_problems(error.errors(include_url=False))) from None
+
+
+def _problems(errors: Sequence[Any]) -> list[str]:
+    """A line each. A list that is "too short" only because its items are wrong is not one of them."""
+    places = [tuple(error["loc"]) for error in errors]
+    return [
+        _problem(error)
+        for error in errors
+        if not (error["type"] == "too_short" and any(_inside(place, error["loc"]) for place in places))
+    ]
+
+
+def _inside(place: tuple[Any, ...], outer: tuple[Any, ...]) -> bool:
+    return len(place) > len(outer) and place[: len(outer)] == tuple(outer)
 
 
 def _problem(error: Mapping[str, Any]) -> str:

@@ -47,6 +47,10 @@ class TooLarge(Permanent):
     status = 413
 
 
+class ModelRequestInvalid(Permanent):
+    """The model's API refused the request as such (400, 413). Remedy: mend the message or the prompt, then replay."""
+
+
 class ModelRefused(Permanent):
     """The model declined to answer (safety block, empty candidate). Remedy: a person looks at the message."""
 

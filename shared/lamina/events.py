@@ -124,8 +124,8 @@ class MemoryChanged(Payload):
     """Ids of the rows: entity ids, `session:version` of a summary, turn ids of episodes."""
 
     def event_id(self) -> uuid.UUID:
-        """One id for each cause and stage."""
-        return derived_id(self.type, self.stage, str(self.caused_by))
+        """One id for each cause, stage and what changed: one cause may bring about two summaries."""
+        return derived_id(self.type, self.stage, str(self.caused_by), *self.changed)
 
     def ordering_key(self) -> str:
         """The user."""

@@ -48,7 +48,7 @@ _WORDS = {
         goes
     """,
     "es": """
-        el la los las un una unos unas de del al y o e que en es por con para como pero su sus se no lo le
+        a el la los las un una unos unas de del al y o e que en es por con para como pero su sus se no lo le
         les me mi mis te tu tus nos nuestro nuestra nuestros nuestras si sí ya más muy esto esta este
         estas estos eso esa ese esos está están estoy estamos son fue era ser sido hay ha han he hemos
         había tiene tienen tengo tenemos hacer hace hecho también cuando donde dónde qué cuál cuáles cómo

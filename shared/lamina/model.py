@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Self, cast
 
+from annotated_types import Ge, Lt
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from lamina.event import Event
@@ -22,6 +23,10 @@ Identifier = Annotated[
     str, StringConstraints(min_length=1, max_length=256, pattern=r"^[^\u0000-\u001f\u007f]+$")
 ]
 """A caller-chosen name: 1 to 256 characters of any language, no control characters."""
+
+
+Moment = Annotated[AwareDatetime, Ge(datetime(1900, 1, 1, tzinfo=UTC)), Lt(datetime(9000, 1, 1, tzinfo=UTC))]
+"""A time with a zone, in years that every store and every clock can hold."""
 
 
 class Frozen(BaseModel):
@@ -56,7 +61,7 @@ class Turn(BaseModel):
     session_id: Identifier
     turn_id: Identifier
     """Chosen by the publisher (UUIDv7 recommended); the idempotency key everywhere."""
-    occurred_at: AwareDatetime
+    occurred_at: Moment
     """When the exchange began. Turns of a session are ordered by (occurred_at, turn_id)."""
     project_id: Identifier | None = None
     previous_session_id: Identifier | None = None
@@ -87,8 +92,10 @@ class Turn(BaseModel):
         return (self.occurred_at, self.turn_id)
 
     def header(self) -> dict[str, Any]:
-        """Every field but the events, as JSON values."""
-        return self.model_dump(mode="json", exclude={"events"}, exclude_none=True)
+        """Every field but the events, as JSON values; an unknown field stays even where it is null."""
+        known = self.model_dump(mode="json", exclude={"events"})
+        unknown = self.model_extra or {}
+        return {name: value for name, value in known.items() if value is not None or name in unknown}
 
     def to_json(self) -> dict[str, Any]:
         """The turn as a JSON value; `Turn.model_validate` of it gives an equal turn."""
@@ -180,6 +187,8 @@ class Entity(Frozen):
     superseded_by: uuid.UUID | None = None
     sources: tuple[Identifier, ...]
     """The turns that said so, oldest first."""
+    last_said_at: AwareDatetime
+    """When the last of them did."""
 
 
 class SummaryLine(Frozen):
@@ -190,6 +199,10 @@ class SummaryLine(Frozen):
     turn_id: Identifier
     ordinal: int = 0
     at: AwareDatetime
+    subject: str = ""
+    """The slot the line fills, with its scope; empty where it fills none."""
+    superseded_at: AwareDatetime | None = None
+    """When a later line filled the same slot: the line is history from then on."""
 
     @property
     def pinned(self) -> bool:
@@ -207,9 +220,14 @@ class Summary(Frozen):
     model: str = ""
     """The model and prompt version that wrote it."""
 
+    @property
+    def current(self) -> tuple[SummaryLine, ...]:
+        """The lines that still hold."""
+        return tuple(line for line in self.lines if line.superseded_at is None)
+
     def render(self) -> str:
-        """The summary as text, a line each; empty where nothing is covered yet."""
-        return "\n".join(f"- [{line.at:%Y-%m-%d}] {line.text}" for line in self.lines)
+        """The summary as text, a line each that still holds; empty where nothing is covered yet."""
+        return "\n".join(f"- [{line.at:%Y-%m-%d}] {line.text}" for line in self.current)
 
 
 class EpisodeChunk(Frozen):

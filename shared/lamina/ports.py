@@ -95,6 +95,10 @@ class SummaryStore(Protocol):
         """Which of these turns a committed summary covers."""
         ...
 
+    async def uncovered(self, session: SessionKey) -> Sequence[Turn]:
+        """The logged turns that no summary covers yet, oldest first: what a lost buffer must get back."""
+        ...
+
     async def commit(self, summary: Summary, turns: Sequence[Turn], event_id: uuid.UUID) -> None:
         """Store the version, the turns it covers (into the log too, where missing) and the event, in one
         transaction. StaleVersion where the version exists or a turn is covered already."""
@@ -237,11 +241,18 @@ class MemoryReader(Protocol):
     """Read-only recall: what the context service may do in the database, and all it may do."""
 
     async def recall(
-        self, request: ContextRequest, vector: Vector | None, model: str, *, tail: int
+        self,
+        request: ContextRequest,
+        vector: Vector | None,
+        model: str,
+        *,
+        tail: int,
+        seen: Sequence[str] = (),
     ) -> Recalled:
         """All that a context needs, in one round trip. `vector` None: by words alone.
 
         `tail`: how many uncovered turns to bring (0 while the buffer has them).
+        `seen`: turns of the session that the caller holds already; no episode comes from them.
         """
         ...
 

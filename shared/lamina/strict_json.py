@@ -1,6 +1,7 @@
 """JSON as Lamina reads and writes it: exact, ASCII on the wire, and with clear errors for what it is not."""
 
 import json
+import math
 from typing import Any, NoReturn
 
 from lamina.errors import InvalidEvent
@@ -9,7 +10,7 @@ from lamina.errors import InvalidEvent
 def loads(text: bytes | str) -> Any:
     """The value of a JSON text. InvalidEvent says what is wrong; NaN and Infinity are not JSON."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
         raise InvalidEvent(["body: is nested too deeply"]) from None
     except UnicodeDecodeError:
@@ -21,6 +22,13 @@ def loads(text: bytes | str) -> Any:
 def dumps(value: Any) -> bytes:
     """Compact JSON. Non-ASCII is escaped, which carries NUL and lone surrogates safely everywhere."""
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return number
 
 
 def _refuse_constant(name: str) -> NoReturn:

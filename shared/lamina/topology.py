@@ -2,7 +2,7 @@
 
 from functools import cache
 from importlib.resources import files
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -22,6 +22,10 @@ class Service(Frozen):
     """Folder under `lamina_services` that holds its main.py."""
     public: bool = False
     """Whether agents call it; the others take pushes only."""
+    publishes: tuple[str, ...] = ()
+    """Topics it publishes to, beside its subscriptions' dead letters. The cloud lets it use no others."""
+    uses: tuple[Literal["valkey", "database", "model"], ...] = ()
+    """What it is given an address of, and the right to use, in the cloud."""
 
 
 class Subscription(Frozen):

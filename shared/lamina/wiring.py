@@ -96,7 +96,7 @@ class Wiring:
         """Read-only recall on AlloyDB."""
         from lamina.postgres.reader import PostgresReader
 
-        return PostgresReader(self.database)
+        return PostgresReader(self.database, self.clock)
 
     @cached_property
     def publisher(self) -> Publisher:

@@ -20,6 +20,7 @@ from lamina.topology import REPLAY_ATTRIBUTE
 from lamina.web import body_of, json_response, problem
 from lamina.wiring import Dependency, wiring
 
+
 class Parts(Protocol):
     """What the edge itself needs of the wiring."""
 

@@ -28,9 +28,9 @@ _ATTRIBUTE_BYTES = 1024
 _UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
 
-def publisher_client() -> PublisherAsyncClient:
-    """The generated asyncio client; it speaks to PUBSUB_EMULATOR_HOST when that is set."""
-    emulator = os.environ.get("PUBSUB_EMULATOR_HOST")
+def publisher_client(emulator: str | None = None) -> PublisherAsyncClient:
+    """The generated asyncio client; it speaks to `emulator`, or PUBSUB_EMULATOR_HOST, where there is one."""
+    emulator = emulator or os.environ.get("PUBSUB_EMULATOR_HOST")
     if not emulator:
         return PublisherAsyncClient()
     channel = grpc.aio.insecure_channel(emulator, options=_UNLIMITED)

@@ -1,0 +1,1 @@
+"""Compresses what the buffer lets go of into the session's rolling summary."""

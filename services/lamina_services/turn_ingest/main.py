@@ -1,0 +1,53 @@
+"""Transport of turn-ingest: a functions-framework function, `turn_ingest`.
+
+An `http` function and no `cloud_event` one, since anyone may publish to the topic, in any of its forms.
+"""
+
+import functions_framework.aio
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lamina.api import TurnAccepted
+from lamina.envelope import decode_request
+from lamina.errors import LaminaError
+from lamina.events import TurnPublished
+from lamina.model import Turn
+from lamina.web import body_of, json_response, problem
+from lamina.wiring import wiring
+from lamina.worker import Route, Worker
+from lamina_services.turn_ingest.decision import published, turn_of
+from lamina_services.turn_ingest.handler import ingest
+
+
+async def _accept(turn: Turn) -> TurnAccepted:
+    parts = wiring()
+    return await ingest(turn, buffer=parts.buffer, publisher=parts.publisher)
+
+
+async def _take(event: TurnPublished) -> None:
+    await _accept(event.turn)
+
+
+_worker = Worker(
+    "turn-ingest",
+    routes={"turn-ingest": Route(TurnPublished, _take, decode=published)},
+    needs=("valkey", "pubsub"),
+)
+
+
+@functions_framework.aio.http
+async def turn_ingest(request: Request) -> Response:
+    """`POST /v1/turns`, `POST /push/turn-ingest` and `GET /healthz`."""
+    if request.method == "POST" and request.url.path.rstrip("/") == "/v1/turns":
+        return await _post(request)
+    return await _worker(request)
+
+
+async def _post(request: Request) -> Response:
+    """200 once the turn is in the buffer and published; safe to repeat with the same `turn_id`."""
+    try:
+        incoming = decode_request(dict(request.headers), await body_of(request))
+        accepted = await _accept(turn_of(incoming, wiring().clock.now()))
+    except LaminaError as error:
+        return problem(error)
+    return json_response(accepted.model_dump(mode="json"))

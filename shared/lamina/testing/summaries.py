@@ -1,0 +1,64 @@
+"""Summaries in this process, under the same contract as those on AlloyDB."""
+
+import uuid
+from collections.abc import Sequence
+
+from lamina.errors import StaleVersion
+from lamina.model import SessionKey, Summary, Turn
+
+MAX_CHAIN = 16
+"""How many sessions back an inherited summary is looked for."""
+
+
+class InMemorySummaries:
+    """Implements `lamina.ports.SummaryStore`."""
+
+    def __init__(self) -> None:
+        self.versions: dict[SessionKey, list[Summary]] = {}
+        self.covers: dict[SessionKey, dict[str, int]] = {}
+        """The version that covers each turn."""
+        self.log: dict[SessionKey, dict[str, Turn]] = {}
+        """Every turn that was logged: by a commit, or by a test in the episode store's place."""
+
+    async def latest(self, session: SessionKey, previous_session_id: str | None) -> Summary:
+        """See `SummaryStore.latest`."""
+        if versions := self.versions.get(session):
+            return versions[-1]
+        previous = previous_session_id or self._predecessor(session)
+        for _ in range(MAX_CHAIN):
+            if not previous:
+                break
+            before = session.model_copy(update={"session_id": previous})
+            if versions := self.versions.get(before):
+                return versions[-1].model_copy(update={"session": session, "version": 0})
+            previous = self._predecessor(before)
+        return Summary(session=session, version=0)
+
+    def _predecessor(self, session: SessionKey) -> str | None:
+        """The session before, as the earliest logged turn that names one has it."""
+        turns = sorted(self.log.get(session, {}).values(), key=lambda turn: turn.order)
+        return next((turn.previous_session_id for turn in turns if turn.previous_session_id), None)
+
+    async def covered(self, session: SessionKey, turn_ids: Sequence[str]) -> frozenset[str]:
+        """See `SummaryStore.covered`."""
+        return frozenset(turn_ids) & self.covers.get(session, {}).keys()
+
+    async def uncovered(self, session: SessionKey) -> Sequence[Turn]:
+        """See `SummaryStore.uncovered`."""
+        covered = self.covers.get(session, {})
+        waiting = [turn for turn in self.log.get(session, {}).values() if turn.turn_id not in covered]
+        return sorted(waiting, key=lambda turn: turn.order)
+
+    async def commit(self, summary: Summary, turns: Sequence[Turn], event_id: uuid.UUID) -> None:
+        """See `SummaryStore.commit`."""
+        versions = self.versions.setdefault(summary.session, [])
+        covers = self.covers.setdefault(summary.session, {})
+        if summary.version != len(versions) + 1:
+            raise StaleVersion(f"summary {summary.version} is not the one after {len(versions)}")
+        if taken := covers.keys() & {turn.turn_id for turn in turns}:
+            raise StaleVersion(f"covered already: {', '.join(sorted(taken))}")
+        versions.append(summary)
+        covers.update({turn.turn_id: summary.version for turn in turns})
+        log = self.log.setdefault(summary.session, {})
+        for turn in turns:
+            log.setdefault(turn.turn_id, turn)

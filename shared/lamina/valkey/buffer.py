@@ -1,0 +1,121 @@
+"""The buffer on Valkey: four keys a session, in one cluster slot, changed by one script at a time.
+
+    order     sorted set   turn id, by microseconds of occurred_at; equal ones by id
+    meta      hash         `h:<turn>` header JSON, `s:<turn>` "open|closed|trimmed <events>", `live` turns
+    events    hash         `<turn>:<position>` event JSON, ASCII
+    summary   string       "<version> <summary JSON>"
+
+Each event is a field of its own, so an append costs what it adds and a read what it returns.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from importlib.resources import files
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from lamina import strict_json
+from lamina.errors import InvalidEvent
+from lamina.model import EPOCH, SessionKey, Summary, Turn
+from lamina.ports import Appended, BufferView
+from lamina.valkey.client import Client
+from lamina.valkey.errors import translated
+
+Script = Callable[[Sequence[str], Sequence[str | bytes | int]], Awaitable[Any]]
+
+KINDS = ("order", "meta", "events", "summary")
+
+
+def session_keys(session: SessionKey) -> list[str]:
+    """Every key of a session, all with the same hash tag."""
+    return [f"lamina:{{{session.digest}}}:{kind}" for kind in KINDS]
+
+
+class ValkeyBuffer:
+    """Implements `lamina.ports.Buffer`. `ttl_s`: how long a silent session is kept, in seconds."""
+
+    def __init__(self, client: Client, ttl_s: int) -> None:
+        self._client = client
+        self._ttl_ms = ttl_s * 1000
+        self._append = _script(client, "append.lua")
+        self._read = _script(client, "read.lua")
+        self._trim = _script(client, "trim.lua")
+
+    async def append(self, turn: Turn, *, first_event: int = 0, close: bool = True) -> Appended:
+        """See `Buffer.append`: atomic and idempotent, in one round trip."""
+        arguments: list[str | bytes | int] = [
+            self._ttl_ms,
+            (turn.occurred_at - EPOCH) // timedelta(microseconds=1),
+            turn.turn_id,
+            strict_json.dumps(turn.header()),
+            first_event,
+            int(close),
+            *(strict_json.dumps(event.root) for event in turn.events),
+        ]
+        with translated():
+            answer = await self._append(session_keys(turn.session), arguments)
+        what, state, *held = cast("tuple[bytes, bytes, Any, Any]", answer)
+        if what in (b"gap", b"ended"):
+            raise refusal(turn, first_event, held=int(state), ended=what == b"ended")
+        if what == b"trimmed":
+            return Appended(duplicate=True, closed=turn if close and first_event == 0 else None)
+        if state == b"as sent":
+            return Appended(duplicate=False, closed=turn)
+        return Appended(duplicate=what == b"duplicate", closed=_turn(*held) if held else None)
+
+    async def read(self, session: SessionKey, *, last: int | None = None) -> BufferView:
+        """See `Buffer.read`: one round trip, and O(what is returned)."""
+        with translated():
+            answer = await self._read(session_keys(session), ["all" if last is None else max(last, 0)])
+        known, cached, turns = cast(
+            "tuple[int, bytes | None, list[tuple[bytes, bytes, bytes, list[bytes]]]]", answer
+        )
+        return BufferView(
+            known=bool(known),
+            turns=tuple(_turn(header, events) for _, _, header, events in turns),
+            open_turns=frozenset(turn_id.decode() for turn_id, state, _, _ in turns if state == b"open"),
+            summary=_summary(cached),
+        )
+
+    async def trim(self, session: SessionKey, covered: Sequence[str], summary: Summary) -> bool:
+        """See `Buffer.trim`: compare-and-set on the summary's version."""
+        cached = f"{summary.version} {summary.model_dump_json()}"
+        with translated():
+            return await self._trim(session_keys(session), [self._ttl_ms, cached, *covered]) == 1
+
+    async def ping(self) -> None:
+        """Raise DependencyUnavailable unless the server answers."""
+        with translated():
+            await self._client.ping()  # pyright: ignore[reportUnknownMemberType] - the driver leaves kwargs untyped
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+
+def refusal(turn: Turn, first_event: int, *, held: int, ended: bool) -> InvalidEvent:
+    """Why an append cannot be taken: it leaves a gap, or the turn has ended."""
+    if ended:
+        return InvalidEvent([f"events: turn {turn.turn_id!r} is closed with {held} events and cannot grow"])
+    return InvalidEvent(
+        [f"events: turn {turn.turn_id!r} holds {held} events; position {first_event} leaves a gap"]
+    )
+
+
+def _script(client: Client, name: str) -> Script:
+    # EVALSHA; the driver loads the script where the server does not know it yet.
+    return cast(Script, client.register_script(files("lamina.valkey").joinpath(name).read_text("ascii")))
+
+
+def _turn(header: bytes, events: Sequence[bytes]) -> Turn:
+    fields = cast("dict[str, Any]", strict_json.loads(header))
+    return Turn.model_validate({**fields, "events": [strict_json.loads(event) for event in events]})
+
+
+def _summary(cached: bytes | None) -> Summary | None:
+    """The cached summary; None where there is none, or a later release wrote it in a form unknown here."""
+    try:
+        return Summary.model_validate_json(cached.partition(b" ")[2]) if cached else None
+    except ValidationError:
+        return None
