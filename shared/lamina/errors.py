@@ -48,7 +48,7 @@ class TooLarge(Permanent):
 
 
 class ModelRequestInvalid(Permanent):
-    """The model's API refused the request as such (400, 413). Remedy: mend the message or the prompt, then replay."""
+    """The model's API refused the request as such (400, 413). Remedy: mend what was sent, then replay."""
 
 
 class ModelRefused(Permanent):
