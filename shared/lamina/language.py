@@ -48,6 +48,8 @@ _WORDS = {
         goes
     """,
     "es": """
+        dos tres cuatro cinco seis siete ocho nueve diez veinte cien mil cambios directamente correo clave
+        claves prohibido
         a el la los las un una unos unas de del al y o e que en es por con para como pero su sus se no lo le
         les me mi mis te tu tus nos nuestro nuestra nuestros nuestras si sí ya más muy esto esta este
         estas estos eso esa ese esos está están estoy estamos son fue era ser sido hay ha han he hemos
@@ -62,6 +64,8 @@ _WORDS = {
         reglas tarea tareas equipo
     """,
     "pt": """
+        dois duas três quatro cinco seis sete oito nove dez vinte cem mil mudanças diretamente chave chaves
+        proibido
         o a os as um uma uns umas de do da dos das no na nos nas ao aos à às e ou que em é por pelo pela
         pelos pelas com para pra como mas seu sua seus suas se não lhe me meu minha meus minhas te teu tua
         nosso nossa nossos nossas sim já mais muito isto isso esta este essa esse essas esses aquele

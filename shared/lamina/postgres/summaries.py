@@ -1,0 +1,157 @@
+"""Rolling summaries in the database."""
+
+import uuid
+from collections.abc import Sequence
+
+from lamina import strict_json
+from lamina.errors import StaleVersion
+from lamina.model import SessionKey, Summary, SummaryLine, Turn
+from lamina.postgres.database import Database, Query
+from lamina.postgres.processed import mark
+from lamina.postgres.turn_log import lock_session, log_turns, turn_of
+
+CONSUMER = "summarizer"
+MAX_CHAIN = 16
+"""How many sessions back an inherited summary is looked for."""
+
+
+def lines_of(text: str) -> tuple[SummaryLine, ...]:
+    """The lines of a `lines::text` column."""
+    return tuple(SummaryLine.model_validate(line) for line in strict_json.loads(text))
+
+
+def text_of(lines: Sequence[SummaryLine]) -> str:
+    """The lines as ASCII JSON for a `json` column, which keeps what a `text` column would refuse."""
+    return strict_json.dumps([line.model_dump(mode="json") for line in lines]).decode("ascii")
+
+
+def latest_query(session: SessionKey, previous_session_id: str | None) -> Query:
+    """At most one row (inherited, version, lines, model): the session's own latest summary, else the one of
+    the nearest session before it that has any."""
+    return (
+        """
+        WITH RECURSIVE chain AS (
+            SELECT %(session_id)s::text COLLATE "C" AS session_id,
+                   coalesce(
+                       %(previous)s::text,
+                       (SELECT s.previous_session_id FROM lamina.sessions AS s
+                        WHERE s.app = %(app)s AND s.user_id = %(user_id)s AND s.session_id = %(session_id)s)
+                   ) COLLATE "C" AS previous,
+                   0 AS depth
+            UNION ALL
+            SELECT c.previous, s.previous_session_id, c.depth + 1
+            FROM chain AS c
+            LEFT JOIN lamina.sessions AS s
+              ON s.app = %(app)s AND s.user_id = %(user_id)s AND s.session_id = c.previous
+            WHERE c.previous IS NOT NULL AND c.depth < %(max_chain)s
+        )
+        SELECT c.depth > 0 AS inherited, latest.version, latest.lines::text, latest.model
+        FROM chain AS c
+        CROSS JOIN LATERAL (
+            SELECT y.version, y.lines, y.model
+            FROM lamina.summaries AS y
+            WHERE y.app = %(app)s AND y.user_id = %(user_id)s AND y.session_id = c.session_id
+            ORDER BY y.version DESC
+            LIMIT 1
+        ) AS latest
+        ORDER BY c.depth
+        LIMIT 1
+        """,
+        {**session.model_dump(), "previous": previous_session_id, "max_chain": MAX_CHAIN},
+    )
+
+
+class PostgresSummaries:
+    """The SummaryStore of production."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def latest(self, session: SessionKey, previous_session_id: str | None) -> Summary:
+        """The highest version; version 0 with the previous session's lines where there is none yet."""
+        query = latest_query(session, previous_session_id)
+        [rows] = await self._database.read(session.app, session.user_id, [query])
+        if not rows:
+            return Summary(session=session, version=0)
+        [row] = rows
+        return Summary(
+            session=session,
+            version=0 if row["inherited"] else row["version"],
+            lines=lines_of(row["lines"]),
+            model=row["model"],
+        )
+
+    async def covered(self, session: SessionKey, turn_ids: Sequence[str]) -> frozenset[str]:
+        """Which of these turns a committed summary covers."""
+        query: Query = (
+            """
+            SELECT turn_id
+            FROM lamina.summary_turns
+            WHERE app = %(app)s AND user_id = %(user_id)s AND session_id = %(session_id)s
+              AND turn_id = ANY(%(turn_ids)s)
+            """,
+            {**session.model_dump(), "turn_ids": list(turn_ids)},
+        )
+        [rows] = await self._database.read(session.app, session.user_id, [query])
+        return frozenset(row["turn_id"] for row in rows)
+
+    async def uncovered(self, session: SessionKey) -> Sequence[Turn]:
+        """The logged turns that no summary covers yet, oldest first."""
+        query: Query = (
+            """
+            SELECT t.header::text, t.events::text
+            FROM lamina.turns AS t
+            WHERE t.app = %(app)s AND t.user_id = %(user_id)s AND t.session_id = %(session_id)s
+              AND NOT EXISTS (
+                  SELECT FROM lamina.summary_turns AS c
+                  WHERE c.app = %(app)s AND c.user_id = %(user_id)s AND c.session_id = %(session_id)s
+                    AND c.turn_id = t.turn_id
+              )
+            ORDER BY t.occurred_at, t.turn_id
+            """,
+            session.model_dump(),
+        )
+        [rows] = await self._database.read(session.app, session.user_id, [query])
+        return [turn_of(row) for row in rows]
+
+    async def commit(self, summary: Summary, turns: Sequence[Turn], event_id: uuid.UUID) -> None:
+        """Store the version, the turns it covers and the event. StaleVersion where another was faster."""
+        session = summary.session
+        async with self._database.as_user(session.app, session.user_id) as conn:
+            await lock_session(conn, session)
+            await log_turns(conn, session, turns)
+            inserted = await conn.execute(
+                """
+                INSERT INTO lamina.summaries (app, user_id, session_id, version, lines, model, event_id)
+                SELECT %(app)s, %(user_id)s, %(session_id)s, %(version)s, %(lines)s::json, %(model)s,
+                       %(event_id)s
+                WHERE %(version)s = 1 + (
+                    SELECT coalesce(max(y.version), 0)
+                    FROM lamina.summaries AS y
+                    WHERE y.app = %(app)s AND y.user_id = %(user_id)s AND y.session_id = %(session_id)s
+                )
+                RETURNING version
+                """,
+                {
+                    **session.model_dump(),
+                    "version": summary.version,
+                    "lines": text_of(summary.lines),
+                    "model": summary.model,
+                    "event_id": event_id,
+                },
+            )
+            if await inserted.fetchone() is None:
+                raise StaleVersion(f"summary {summary.version} is not the one after the latest")
+            await conn.execute(
+                """
+                INSERT INTO lamina.summary_turns (app, user_id, session_id, turn_id, version)
+                SELECT %(app)s, %(user_id)s, %(session_id)s, turn_id, %(version)s
+                FROM unnest(%(turn_ids)s::text[]) AS turn_id
+                """,
+                {
+                    **session.model_dump(),
+                    "version": summary.version,
+                    "turn_ids": [turn.turn_id for turn in turns],
+                },
+            )
+            await mark(conn, CONSUMER, session.app, session.user_id, event_id)
