@@ -68,8 +68,9 @@ class Settings(BaseSettings):
     gemini_base_url: str | None = None
     vertex: Annotated[bool, Field(validation_alias="GOOGLE_GENAI_USE_VERTEXAI")] = False
     location: Annotated[str, Field(validation_alias="GOOGLE_CLOUD_LOCATION")] = "global"
-    model_timeout_s: Annotated[float, Field(gt=0)] = 60
-    model_attempts: Positive = 4
+    model_timeout_s: Annotated[float, Field(gt=0)] = 25
+    model_attempts: Positive = 2
+    """Tries for each question; with two questions they must fit into an acknowledgement deadline."""
 
     @classmethod
     def load(cls) -> Self:

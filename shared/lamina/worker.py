@@ -4,6 +4,7 @@ A push is acknowledged (204) only when its result is committed or the message is
 else is a nack, which Pub/Sub retries with backoff and dead-letters in the end.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
@@ -12,13 +13,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lamina.envelope import Incoming, decode_request, parse
-from lamina.errors import ConfigurationError, InvalidEvent, LaminaError, NotFound, Permanent, Transient
+from lamina.errors import (
+    ConfigurationError,
+    DependencyUnavailable,
+    InvalidEvent,
+    LaminaError,
+    NotFound,
+    Permanent,
+    Transient,
+)
 from lamina.events import Payload
 from lamina.ports import Message, Publisher
 from lamina.telemetry import configure_logging, log
-from lamina.topology import REPLAY_ATTRIBUTE
+from lamina.topology import REPLAY_ATTRIBUTE, load_topology
 from lamina.web import body_of, json_response, problem
 from lamina.wiring import Dependency, wiring
+
+_MARGIN_S = 2.0
+"""Seconds before the acknowledgement deadline at which a handler is ended."""
 
 
 class Parts(Protocol):
@@ -114,12 +126,19 @@ class Worker:
 
     async def _run(self, incoming: Incoming, subscription: str) -> Response:
         try:
-            await self._routes[subscription].run(incoming)
+            async with asyncio.timeout(self._time_s(subscription)):
+                await self._routes[subscription].run(incoming)
+        except TimeoutError:  # Pub/Sub delivers again at its deadline: two at work on one event help nobody
+            late = DependencyUnavailable(self._service, "did not finish within the acknowledgement deadline")
+            return self._nack(subscription, incoming.message, late)
         except (Transient, ConfigurationError) as error:  # a person mends a deployment, not the message
             return self._nack(subscription, incoming.message, error)
         except Permanent as error:
             return await self._park(subscription, incoming.message, error)
         return _ack()
+
+    def _time_s(self, subscription: str) -> float:
+        return load_topology().subscription(subscription).ack_deadline_s - _MARGIN_S
 
     def _nack(self, subscription: str, message: Message, error: LaminaError) -> Response:
         log.warning("will be retried: %s", error, extra=self._fields(subscription, message, error))
