@@ -1,0 +1,92 @@
+"""Builds the context for one prompt: one read of the buffer, one of the database, within the deadline."""
+
+import time
+
+from lamina.api import ContextRequest, ContextResponse
+from lamina.errors import DependencyUnavailable
+from lamina.model import SessionKey
+from lamina.ports import Buffer, Embedder, MemoryReader, Recalled, TokenCounter
+from lamina.settings import Settings
+from lamina_services.context.deadline import Attempt, Deadline
+from lamina_services.context.decision import Material, assemble, newest
+
+BUFFER_SHARE = 0.3
+"""Of the deadline, for the buffer."""
+EMBED_SHARE = 0.45
+"""Of the deadline, for the question's vector; past it the database is asked by words alone."""
+ASSEMBLE_SHARE = 0.1
+"""Of the deadline, kept back for choosing and rendering; at most 250 ms."""
+
+
+async def build_context(
+    request: ContextRequest,
+    *,
+    buffer: Buffer,
+    reader: MemoryReader,
+    embedder: Embedder,
+    tokens: TokenCounter,
+    settings: Settings,
+) -> ContextResponse:
+    """The memory that this prompt needs, within `request.deadline_ms`.
+
+    What is down or late is named in `degraded`. DependencyUnavailable where neither the buffer nor the
+    database answered: an empty context would look like a user without rules.
+    """
+    began = time.perf_counter()
+    deadline = Deadline(request.deadline_ms)
+    session = SessionKey(app=request.app, user_id=request.user_id, session_id=request.session_id)
+    reading = Attempt("buffer", buffer.read(session))
+    embedding = Attempt("embedder", embedder.query(request.query)) if request.query.strip() else None
+    view = await reading.within(deadline.total_s * BUFFER_SHARE)
+    vector = None
+    if embedding:
+        spent = deadline.total_s - deadline.left_s
+        vector = await embedding.within(deadline.total_s * EMBED_SHARE - spent)
+
+    known = view is not None and view.known
+    turns = view.turns if view else ()
+    until = deadline.left_s - min(deadline.total_s * ASSEMBLE_SHARE, 0.25)
+    recalling = Attempt(
+        "database",
+        reader.recall(
+            request.model_copy(update={"deadline_ms": max(1, int(until * 1000))}),
+            vector,
+            embedder.name,
+            tail=0 if known else settings.summary_trigger_turns + settings.summary_keep_turns,
+            seen=[turn.turn_id for turn in turns],
+        ),
+    )
+    recalled = await recalling.within(until)
+    if view is None and recalled is None:
+        raise DependencyUnavailable("memory", "neither the buffer nor the database answered in time")
+
+    assembled = time.perf_counter()
+    material = Material(
+        turns=turns if known or recalled is None else recalled.tail,
+        summary=newest(session, view.summary if view else None, recalled.summary if recalled else None),
+        recalled=recalled or Recalled(),
+        memory_missing=recalled is None,
+    )
+    context = assemble(request, material, tokens=tokens, tool_output_tokens=settings.tool_output_tokens)
+    ended = time.perf_counter()
+    missing = {
+        "buffer": reading.failed,
+        "memory": recalling.failed,
+        "vectors": embedding and embedding.failed,
+    }
+    return ContextResponse(
+        summary=context.summary,
+        recent=context.recent,
+        entities=context.entities,
+        episodes=context.episodes,
+        prompt=context.prompt,
+        tokens=context.tokens,
+        timings_ms={
+            "buffer": round(reading.took_ms, 2),
+            "embed": round(embedding.took_ms, 2) if embedding else 0.0,
+            "memory": round(recalling.took_ms, 2),
+            "assemble": round((ended - assembled) * 1000, 2),
+            "total": round((ended - began) * 1000, 2),
+        },
+        degraded=tuple(name for name, absent in missing.items() if absent),
+    )

@@ -1,0 +1,1 @@
+"""Pure recall: splitting questions, time words, fusion, token budget, rendering."""
