@@ -1,7 +1,7 @@
 """Tells the language of a text: by script, then by function words and spelling. No model, no download.
 
-A statistical model is no better on the sentences measured (docs/decisions.md) and costs half a second and
-100 MB to load, which a function that starts cold pays each time.
+A statistical model was measured beside it: as good on whole sentences, worse on short ones (it always names
+one of its 139 languages), and half a second and 100 MB to load, which every cold start would pay.
 """
 
 import re
