@@ -147,7 +147,9 @@ def _pinned(material: Material) -> tuple[list[str], list[SummaryLine]]:
     views = sorted(material.recalled.rules, key=_stable)
     said = {_plain(view.text) for view in views}
     lines = [
-        line for line in (material.summary.current if material.summary else ()) if _plain(line.text) not in said
+        line
+        for line in (material.summary.current if material.summary else ())
+        if _plain(line.text) not in said
     ]
     binding = [line for line in lines if line.pinned] if material.memory_missing else []
     rendered = [*map(render.entity_line, views), *map(render.summary_line, binding)]

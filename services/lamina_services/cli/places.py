@@ -1,0 +1,62 @@
+"""Where the parts are: the local stack that runs, or the cloud that the environment names."""
+
+from pathlib import Path
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
+from lamina.client import LaminaClient, TurnPublisher
+from lamina.errors import ConfigurationError
+from lamina.settings import Settings
+from lamina_services.local.home import Home, StackState
+
+
+def running_stack(home: Path) -> StackState | None:
+    """The stack that runs under this folder, if one does."""
+    state = Home(home).read_state()
+    return state if state is not None and state.supervisor.find() else None
+
+
+def memory_client(home: Path, context_url: str | None, *, timeout_s: float = 60) -> LaminaClient:
+    """A client for the context service. ConfigurationError where there is none to ask."""
+    url = context_url or Home(home).running().context_url
+    if not url.startswith(("http://", "https://")):
+        raise ConfigurationError(f"LAMINA_CONTEXT_URL: {url!r} does not begin with http:// or https://")
+    return LaminaClient(url, timeout_s=timeout_s)
+
+
+def turn_publisher(home: Path, *, cloud: bool) -> TurnPublisher:
+    """A publisher on the running stack's topics, else on those of GOOGLE_CLOUD_PROJECT."""
+    settings = Settings.load()
+    state = None if cloud else running_stack(home)
+    if state is not None:
+        return TurnPublisher.connect(state.project, settings.topic_prefix, emulator=state.pubsub)
+    if not settings.project:
+        raise ConfigurationError(
+            f"no stack runs under {Home(home).root}, and GOOGLE_CLOUD_PROJECT is not set: "
+            "start one with `lamina up`, or set it"
+        )
+    return TurnPublisher.connect(settings.project, settings.topic_prefix)
+
+
+def database_url(home: Path, given: str | None) -> str:
+    """The administrator's URL: the given one, else the running stack's."""
+    if not given:
+        return Home(home).running().database_url
+    try:
+        conninfo_to_dict(given)
+    except ProgrammingError as error:
+        raise ConfigurationError(f"LAMINA_DATABASE_URL: {error}") from None
+    return given
+
+
+def environment_of(state: StackState) -> dict[str, str]:
+    """What an agent sets to use a local stack."""
+    return {
+        "PUBSUB_EMULATOR_HOST": state.pubsub,
+        "GOOGLE_CLOUD_PROJECT": state.project,
+        "LAMINA_CONTEXT_URL": state.context_url,
+        "LAMINA_INGEST_URL": state.services["turn-ingest"],
+        "LAMINA_VALKEY_URL": state.valkey_url,
+        "LAMINA_DATABASE_URL": state.database_url,
+    }

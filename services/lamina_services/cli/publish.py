@@ -1,0 +1,121 @@
+"""`lamina publish`: send turns from a file to the topic."""
+
+import asyncio
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from lamina.client import TurnPublisher
+from lamina.errors import ConfigurationError, Permanent
+from lamina.model import Turn
+from lamina_services.cli.app import command, complain, notes, output
+from lamina_services.cli.options import HOME, Cloud, Home, Json
+from lamina_services.cli.places import turn_publisher
+from lamina_services.cli.turn_lines import Bad, Defaults, Good, coding_session_turn, plain_turn, read_lines
+
+_AT_ONCE = 16
+
+
+class Format(enum.StrEnum):
+    """What a line of the file is."""
+
+    TURNS = "turns"
+    CODING_SESSION = "coding-session"
+
+
+File = Annotated[
+    Path, typer.Argument(help="JSON lines, plain or .gz; - reads standard input.", envvar="LAMINA_FILE")
+]
+FileFormat = Annotated[
+    Format,
+    typer.Option(
+        "--format",
+        envvar="LAMINA_FORMAT",
+        help="turns: each line is a turn, in long or short form. coding-session: each line is a turn of a "
+        "coding agent's log (session_id, turn, events of role, tool, timestamp, content).",
+    ),
+]
+SkipBad = Annotated[
+    bool,
+    typer.Option(
+        "--skip-bad",
+        envvar="LAMINA_SKIP_BAD",
+        help="Publish the good lines even where others are bad. Without it one bad line stops everything.",
+    ),
+]
+AppName = Annotated[str, typer.Option(envvar="LAMINA_APP", help="For lines that name no app.")]
+UserName = Annotated[str | None, typer.Option(envvar="LAMINA_USER", help="For lines that name no user.")]
+ProjectName = Annotated[
+    str | None, typer.Option(envvar="LAMINA_PROJECT_ID", help="For lines that name no project.")
+]
+
+
+@command
+async def publish(
+    *,
+    file: File,
+    file_format: FileFormat = Format.TURNS,
+    app: AppName = "demo",
+    user: UserName = None,
+    project: ProjectName = None,
+    skip_bad: SkipBad = False,
+    cloud: Cloud = False,
+    home: Home = HOME,
+    json: Json = False,
+) -> None:
+    """Publish turns from a file. Every line is checked before the first is sent.
+
+    Publishing the same file again is safe: lines without a turn_id get the same one each time.
+    """
+    defaults = Defaults(app=app, user_id=user, project_id=project)
+    read = coding_session_turn if file_format is Format.CODING_SESSION else plain_turn
+    lines = await asyncio.to_thread(lambda: list(read_lines(file, read, defaults)))
+    good = [line for line in lines if isinstance(line, Good)]
+    bad = [line for line in lines if isinstance(line, Bad)]
+    for line in bad:
+        complain(f"{file}: line {line.number}: {line.problem}")
+    if bad and not skip_bad:
+        raise ConfigurationError(
+            f"nothing was published: {len(bad)} of {len(lines)} lines are bad; --skip-bad sends the others"
+        )
+    async with turn_publisher(home, cloud=cloud) as publisher:
+        refused = await _publish_all(publisher, good)
+    for line in refused:
+        complain(f"{file}: line {line.number}: {line.problem}")
+    counts = {"published": len(good) - len(refused), "bad": len(bad), "refused": len(refused)}
+    if json:
+        output().print_json(data=counts)
+    else:
+        output().print(f"published {counts['published']} turns")
+    if bad or refused:
+        raise typer.Exit(1)
+
+
+async def _publish_all(publisher: TurnPublisher, lines: list[Good]) -> list[Bad]:
+    """Publish a few at a time, and say how far it is. Gives the lines that were too large."""
+    places = asyncio.Semaphore(_AT_ONCE)
+    columns = (TextColumn("publishing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=notes(), transient=True) as progress:
+        task = progress.add_task("publishing", total=len(lines))
+
+        async def send(line: Good) -> Bad | None:
+            async with places:
+                problem = await _send(publisher, line.turn)
+            progress.advance(task)
+            return Bad(line.number, problem) if problem else None
+
+        outcomes = await asyncio.gather(*(send(line) for line in lines))
+    return [outcome for outcome in outcomes if outcome is not None]
+
+
+async def _send(publisher: TurnPublisher, turn: Turn) -> str | None:
+    try:
+        await publisher.publish(turn)
+    except ConfigurationError:
+        raise
+    except Permanent as error:
+        return str(error)
+    return None
