@@ -197,6 +197,8 @@ class SummaryLine(Frozen):
     kind: Annotated[str, StringConstraints(pattern=r"^(rule|veto|preference|decision|goal|fact|digest)$")]
     text: Annotated[Text, StringConstraints(min_length=1)]
     turn_id: Identifier
+    project_id: Identifier | None = None
+    """The project it is about; None for what holds everywhere. Another project's session does not inherit it."""
     ordinal: int = 0
     at: AwareDatetime
     subject: str = ""
@@ -224,6 +226,15 @@ class Summary(Frozen):
     def current(self) -> tuple[SummaryLine, ...]:
         """The lines that still hold."""
         return tuple(line for line in self.lines if line.superseded_at is None)
+
+    def about(self, project_id: str | None) -> "Summary":
+        """Without the lines about other projects: what a session of `project_id` may see of it."""
+        lines = tuple(line for line in self.lines if line.project_id in (None, project_id))
+        return self.model_copy(update={"lines": lines})
+
+    def inherited_by(self, session: SessionKey, project_id: str | None) -> "Summary":
+        """What a following session starts from."""
+        return self.about(project_id).model_copy(update={"session": session, "version": 0})
 
     def render(self) -> str:
         """The summary as text, a line each that still holds; empty where nothing is covered yet."""

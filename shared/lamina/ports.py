@@ -87,8 +87,13 @@ class Buffer(Protocol):
 class SummaryStore(Protocol):
     """Rolling summaries, and which turns each version covers."""
 
-    async def latest(self, session: SessionKey, previous_session_id: str | None) -> Summary:
-        """The highest version; version 0 with the previous session's lines where there is none yet."""
+    async def latest(
+        self, session: SessionKey, previous_session_id: str | None, project_id: str | None
+    ) -> Summary:
+        """The highest version; where there is none yet, what the session inherits, as version 0.
+
+        A session of project `project_id` inherits nothing about other projects.
+        """
         ...
 
     async def covered(self, session: SessionKey, turn_ids: Sequence[str]) -> frozenset[str]:

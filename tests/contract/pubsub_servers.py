@@ -22,10 +22,10 @@ from google.cloud.pubsub_v1.types import (  # pyright: ignore[reportMissingTypeS
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 from google.pubsub_v1.types import PubsubMessage, ReceivedMessage
-from tests.contract.pubsub_java import DEVIATIONS, JAR_VARIABLE, JavaServer, java_emulator_jar
-from tests.contract.pubsub_waiting import eventually
 
 from lamina_services.local.pubsub import Emulator, SubscriptionStats
+from tests.contract.pubsub_java import DEVIATIONS, JAR_VARIABLE, JavaServer, java_emulator_jar
+from tests.contract.pubsub_waiting import eventually
 
 PROJECT = "projects/contract"
 

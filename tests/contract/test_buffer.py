@@ -10,7 +10,6 @@ import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.fixtures_valkey import valkey_cluster_url, valkey_url
 
 from lamina.errors import InvalidEvent
 from lamina.model import SessionKey, Summary, SummaryLine, Turn
@@ -18,6 +17,7 @@ from lamina.ports import Buffer
 from lamina.testing.buffer import InMemoryBuffer
 from lamina.valkey.buffer import ValkeyBuffer
 from lamina.valkey.client import connect
+from tests.fixtures_valkey import valkey_cluster_url, valkey_url
 
 __all__ = ["valkey_cluster_url", "valkey_url"]
 

@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import pytest_asyncio
-from tests.builders import APP, BEGAN, a_chunk, a_statement, a_turn, a_user
-from tests.fixtures_postgres import TestServer
 
 from lamina.errors import ConstraintViolated, NotFound, StaleVersion
 from lamina.events import CompactionRequested
@@ -21,6 +19,8 @@ from lamina.settings import Settings
 from lamina.testing.compactions import InMemoryCompactions
 from lamina.testing.entities import InMemoryEntities
 from lamina.testing.episodes import InMemoryEpisodes
+from tests.builders import APP, BEGAN, a_chunk, a_statement, a_turn, a_user
+from tests.fixtures_postgres import TestServer
 
 LATER = BEGAN + timedelta(days=1)
 RETENTION = Settings(archive_days=90, session_days=60, processed_days=30)

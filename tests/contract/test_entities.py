@@ -11,8 +11,6 @@ import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg.rows import DictRow
-from tests.builders import APP, a_statement, a_turn, a_user, a_vector
-from tests.fixtures_postgres import TestDatabase
 
 from lamina.errors import ConstraintViolated
 from lamina.events import TurnRecorded
@@ -22,6 +20,8 @@ from lamina.postgres.database import Database
 from lamina.postgres.entities import PostgresEntities
 from lamina.reconcile import entities_of
 from lamina.testing.entities import InMemoryEntities
+from tests.builders import APP, a_statement, a_turn, a_user, a_vector
+from tests.fixtures_postgres import TestDatabase
 
 PROPERTY = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
-from tests.builders import a_chunk, a_session, a_turn, a_user, a_vector
-from tests.fixtures_postgres import TestDatabase
-from tests.strategies import turns
 
 from lamina.model import Speaker, Turn
 from lamina.ports import EpisodeStore
 from lamina.postgres.episodes import PostgresEpisodes
 from lamina.testing.episodes import InMemoryEpisodes
+from tests.builders import a_chunk, a_session, a_turn, a_user, a_vector
+from tests.fixtures_postgres import TestDatabase
+from tests.strategies import turns
 
 PROPERTY = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -6,6 +6,7 @@ import pytest
 from google.api_core import exceptions
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.pubsub_v1.types import DeadLetterPolicy, Subscription, Topic
+
 from tests.contract.pubsub_servers import PROJECT, QUIET, World, seconds, server, world
 
 __all__ = ["server", "world"]

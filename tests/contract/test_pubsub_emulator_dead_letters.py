@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from google.pubsub_v1.types import ReceivedMessage
+
 from tests.contract.pubsub_endpoint import Endpoint, Push, endpoint
 from tests.contract.pubsub_servers import QUIET, World, bodies, server, world
 from tests.contract.pubsub_waiting import eventually

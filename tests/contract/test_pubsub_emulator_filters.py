@@ -5,10 +5,10 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.contract.pubsub_servers import QUIET, World, server, world
 
 from lamina_services.local.pubsub.faults import InvalidArgument
 from lamina_services.local.pubsub.filters import parse_filter
+from tests.contract.pubsub_servers import QUIET, World, server, world
 
 __all__ = ["server", "world"]
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from google.api_core import exceptions
 from google.pubsub_v1.types import PubsubMessage, ReceivedMessage
+
 from tests.contract.pubsub_servers import PROJECT, QUIET, World, bodies, seconds, server, world
 from tests.contract.pubsub_waiting import eventually
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import pytest
 from google.pubsub_v1.types import PubsubMessage
+
 from tests.contract.pubsub_endpoint import Endpoint, Push, endpoint
 from tests.contract.pubsub_servers import QUIET, World, seconds, server, world
 from tests.contract.pubsub_waiting import eventually

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from google.api_core import exceptions
 from google.pubsub_v1.types import StreamingPullRequest
-from tests.contract.pubsub_servers import PROJECT, QUIET, OwnServer, World, bodies
-from tests.contract.pubsub_waiting import eventually
 
 from lamina_services.local.pubsub import Emulator, PortUnavailable, StateFileUnusable
+from tests.contract.pubsub_servers import PROJECT, QUIET, OwnServer, World, bodies
+from tests.contract.pubsub_waiting import eventually
 
 pytestmark = QUIET
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from google.api_core import exceptions
 from google.pubsub_v1.types import ReceivedMessage, StreamingPullRequest
+
 from tests.contract.pubsub_servers import PROJECT, QUIET, World, bodies, server, world
 from tests.contract.pubsub_waiting import eventually
 

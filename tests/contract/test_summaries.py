@@ -7,14 +7,14 @@ from datetime import timedelta
 
 import pytest
 import pytest_asyncio
-from tests.builders import BEGAN, a_session, a_turn, a_user
-from tests.fixtures_postgres import TestDatabase
 
 from lamina.errors import StaleVersion
 from lamina.model import SessionKey, Summary, SummaryLine, Turn
 from lamina.ports import SummaryStore
 from lamina.postgres.summaries import PostgresSummaries
 from lamina.testing.summaries import InMemorySummaries
+from tests.builders import BEGAN, a_session, a_turn, a_user
+from tests.fixtures_postgres import TestDatabase
 
 
 @pytest_asyncio.fixture(params=["memory", "postgres"], loop_scope="session")
@@ -42,21 +42,21 @@ async def commit(store: SummaryStore, summary: Summary, turns: Sequence[Turn] = 
 
 async def test_a_session_begins_with_an_empty_summary(summaries: SummaryStore) -> None:
     session = a_session(a_user())
-    assert await summaries.latest(session, None) == Summary(session=session, version=0)
+    assert await summaries.latest(session, None, None) == Summary(session=session, version=0)
 
 
 async def test_the_highest_version_is_the_latest(summaries: SummaryStore) -> None:
     session = a_session(a_user())
     for version in (1, 2):
         await commit(summaries, a_summary(session, version))
-    assert await summaries.latest(session, None) == a_summary(session, 2)
+    assert await summaries.latest(session, None, None) == a_summary(session, 2)
 
 
 async def test_lines_come_back_as_they_were(summaries: SummaryStore) -> None:
     session = a_session(a_user())
     summary = a_summary(session, 1, "Nunca migrar en producción", "「暗い」", '"quoted"\n- {line}', "🧾")
     await commit(summaries, summary)
-    assert await summaries.latest(session, None) == summary
+    assert await summaries.latest(session, None, None) == summary
 
 
 async def test_a_new_session_inherits_the_previous_sessions_lines_as_version_zero(
@@ -65,20 +65,32 @@ async def test_a_new_session_inherits_the_previous_sessions_lines_as_version_zer
     user = a_user()
     previous, session = a_session(user, "s1"), a_session(user, "s2")
     await commit(summaries, a_summary(previous, 1))
-    inherited = await summaries.latest(session, "s1")
+    inherited = await summaries.latest(session, "s1", None)
     assert inherited == a_summary(session, 0).model_copy(update={"lines": a_summary(previous, 1).lines})
+
+
+async def test_nothing_about_another_project_is_inherited(summaries: SummaryStore) -> None:
+    user = a_user()
+    whole = a_summary(a_session(user, "s1"), 1, "everywhere", "of the shop", "of the bank")
+    projects = (None, "shop", "bank")
+    lines = [line.model_copy(update={"project_id": p}) for line, p in zip(whole.lines, projects, strict=True)]
+    await commit(summaries, whole.model_copy(update={"lines": tuple(lines)}))
+    inherited = await summaries.latest(a_session(user, "s2"), "s1", "shop")
+    assert [line.text for line in inherited.lines] == ["everywhere", "of the shop"]
+    own = await summaries.latest(a_session(user, "s1"), None, "shop")
+    assert len(own.lines) == 3
 
 
 async def test_its_own_summary_goes_before_an_inherited_one(summaries: SummaryStore) -> None:
     user = a_user()
     await commit(summaries, a_summary(a_session(user, "s1"), 1, "old"))
     await commit(summaries, a_summary(a_session(user, "s2"), 1, "new"))
-    assert (await summaries.latest(a_session(user, "s2"), "s1")).lines[0].text == "new"
+    assert (await summaries.latest(a_session(user, "s2"), "s1", None)).lines[0].text == "new"
 
 
 async def test_nothing_is_inherited_from_another_users_session(summaries: SummaryStore) -> None:
     await commit(summaries, a_summary(a_session(a_user(), "s1"), 1))
-    assert (await summaries.latest(a_session(a_user(), "s2"), "s1")).lines == ()
+    assert (await summaries.latest(a_session(a_user(), "s2"), "s1", None)).lines == ()
 
 
 async def test_the_turns_of_a_committed_version_are_covered(summaries: SummaryStore) -> None:
@@ -96,7 +108,7 @@ async def test_a_version_that_exists_is_stale(summaries: SummaryStore) -> None:
     await commit(summaries, a_summary(session, 1), [a_turn(user, 1)])
     with pytest.raises(StaleVersion):
         await commit(summaries, a_summary(session, 1, "another"), [a_turn(user, 2)])
-    assert await summaries.latest(session, None) == a_summary(session, 1)
+    assert await summaries.latest(session, None, None) == a_summary(session, 1)
     assert await summaries.covered(session, ["t1", "t2"]) == {"t1"}
 
 
@@ -112,7 +124,7 @@ async def test_a_turn_is_covered_once(summaries: SummaryStore) -> None:
     await commit(summaries, a_summary(session, 1), [a_turn(user, 1)])
     with pytest.raises(StaleVersion):
         await commit(summaries, a_summary(session, 2), [a_turn(user, 1), a_turn(user, 2)])
-    assert (await summaries.latest(session, None)).version == 1
+    assert (await summaries.latest(session, None, None)).version == 1
 
 
 async def test_of_workers_that_commit_at_once_one_wins(summaries: SummaryStore) -> None:
@@ -123,7 +135,7 @@ async def test_of_workers_that_commit_at_once_one_wins(summaries: SummaryStore) 
         return_exceptions=True,
     )
     assert [outcome for outcome in outcomes if not isinstance(outcome, StaleVersion)] == [None]
-    winner = (await summaries.latest(session, None)).lines[0].text.removeprefix("by ")
+    winner = (await summaries.latest(session, None, None)).lines[0].text.removeprefix("by ")
     assert await summaries.covered(session, [f"t{n}" for n in range(6)]) == {f"t{winner}"}
 
 

@@ -10,13 +10,13 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 from redis.crc import key_slot
-from tests.contract.test_buffer import a_session, a_summary, a_turn, ids, piece
-from tests.fixtures_valkey import start_valkey, valkey_url
 
 from lamina.errors import ConfigurationError, DependencyUnavailable
 from lamina.valkey.buffer import ValkeyBuffer, session_keys
 from lamina.valkey.client import connect
 from lamina.valkey.credentials import IamCredentials
+from tests.contract.test_buffer import a_session, a_summary, a_turn, ids, piece
+from tests.fixtures_valkey import start_valkey, valkey_url
 
 __all__ = ["valkey_url"]
 

@@ -9,12 +9,12 @@ import psycopg
 import pytest
 import pytest_asyncio
 from psycopg import sql
-from tests.builders import APP, a_turn, a_user
-from tests.fixtures_postgres import TestDatabase, TestServer, login_of
 
 from lamina.errors import ConstraintViolated, DependencyUnavailable
 from lamina.postgres.database import Database, Query
 from lamina.postgres.episodes import PostgresEpisodes
+from tests.builders import APP, a_turn, a_user
+from tests.fixtures_postgres import TestDatabase, TestServer, login_of
 
 ROLE = "lamina_episodic_embedder"
 BACKEND: Query = ("SELECT pg_backend_pid() AS pid", {})

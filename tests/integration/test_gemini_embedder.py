@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from google.genai import Client, types
 from google.oauth2.credentials import Credentials
-from tests.integration.gemini_endpoint import GeminiEndpoint, Reply, embedding, failing, gemini_endpoint, late
 
 from lamina.errors import LaminaError, ModelAnswerInvalid, ModelRequestInvalid, ModelUnavailable
 from lamina.fence import fence
@@ -15,6 +14,7 @@ from lamina.models.gemini.client import gemini_client
 from lamina.models.gemini.embedder import GeminiEmbedder
 from lamina.models.gemini.usage import Usage, ignore_usage
 from lamina.models.tokens import EstimatedTokens
+from tests.integration.gemini_endpoint import GeminiEndpoint, Reply, embedding, failing, gemini_endpoint, late
 
 
 @pytest.fixture

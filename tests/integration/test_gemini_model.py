@@ -10,18 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.integration.gemini_endpoint import (
-    GeminiEndpoint,
-    Reply,
-    answering,
-    blocking,
-    cut_off,
-    failing,
-    gemini_endpoint,
-    hung_up,
-    late,
-    refusing,
-)
 
 from lamina.api import EntityView
 from lamina.errors import (
@@ -39,6 +27,18 @@ from lamina.models.gemini.model import GeminiModel
 from lamina.models.gemini.usage import Usage, ignore_usage
 from lamina.ports import OldEpisode
 from lamina.settings import Settings
+from tests.integration.gemini_endpoint import (
+    GeminiEndpoint,
+    Reply,
+    answering,
+    blocking,
+    cut_off,
+    failing,
+    gemini_endpoint,
+    hung_up,
+    late,
+    refusing,
+)
 
 AT = datetime(2026, 1, 14, 9, 30, tzinfo=UTC)
 NOTHING: dict[str, list[object]] = {"statements": []}

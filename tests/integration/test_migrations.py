@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 from psycopg import errors, sql
-from tests.builders import a_chunk, a_turn
-from tests.fixtures_postgres import TestDatabase, TestServer, binary, login_of, running_server
 
 from lamina.errors import ConfigurationError, DependencyUnavailable
 from lamina.postgres.compactions import PostgresCompactions
 from lamina.postgres.episodes import PostgresEpisodes
 from lamina.postgres.migrate import ROLES, Migration, grant_login, migrate, packaged
 from lamina.settings import Settings
+from tests.builders import a_chunk, a_turn
+from tests.fixtures_postgres import TestDatabase, TestServer, binary, login_of, running_server
 
 BARE = "template0"
 

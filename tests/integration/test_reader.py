@@ -11,8 +11,6 @@ import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.builders import APP, BEGAN, a_chunk, a_session, a_statement, a_turn, a_user, a_vector
-from tests.fixtures_postgres import TestDatabase
 
 from lamina.api import ContextRequest, SearchRequest
 from lamina.errors import DependencyUnavailable
@@ -26,6 +24,8 @@ from lamina.postgres.episodes import PostgresEpisodes
 from lamina.postgres.reader import PostgresReader
 from lamina.postgres.summaries import PostgresSummaries
 from lamina.settings import Settings
+from tests.builders import APP, BEGAN, a_chunk, a_session, a_statement, a_turn, a_user, a_vector
+from tests.fixtures_postgres import TestDatabase
 
 MODEL = "test-model"
 

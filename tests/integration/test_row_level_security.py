@@ -12,8 +12,6 @@ import pytest
 import pytest_asyncio
 from psycopg import errors, sql
 from psycopg.rows import TupleRow
-from tests.builders import APP, BEGAN, a_chunk, a_statement, a_turn, a_vector
-from tests.fixtures_postgres import TestDatabase, TestServer
 
 from lamina.events import CompactionRequested
 from lamina.model import Scope, Summary, SummaryLine
@@ -24,6 +22,8 @@ from lamina.postgres.episodes import PostgresEpisodes
 from lamina.postgres.migrate import ROLES
 from lamina.postgres.summaries import PostgresSummaries
 from lamina.settings import Settings
+from tests.builders import APP, BEGAN, a_chunk, a_statement, a_turn, a_vector
+from tests.fixtures_postgres import TestDatabase, TestServer
 
 WITHOUT_USERS = {"migrations"}
 """The record of what was applied to the database; no service may read it."""

@@ -5,10 +5,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest_asyncio
-from tests.builders import a_session, a_turn, a_user
-from tests.fixtures_postgres import TestDatabase
-from tests.fixtures_valkey import valkey_url
-from tests.unit.test_summarizer_handler import ModelThatKeepsEverything, Words
 
 from lamina.events import TurnRecorded
 from lamina.model import SessionKey, Turn
@@ -21,6 +17,10 @@ from lamina.testing.publisher import InMemoryPublisher
 from lamina.valkey.buffer import ValkeyBuffer, session_keys
 from lamina.valkey.client import Client, connect
 from lamina_services.summarizer.handler import on_turn_recorded
+from tests.builders import a_session, a_turn, a_user
+from tests.fixtures_postgres import TestDatabase
+from tests.fixtures_valkey import valkey_url
+from tests.unit.test_summarizer_handler import ModelThatKeepsEverything, Words
 
 __all__ = ["valkey_url"]
 
@@ -47,7 +47,7 @@ class Running:
         )
 
     async def state(self, session: SessionKey) -> tuple[list[str], BufferView]:
-        summary = await self.summaries.latest(session, None)
+        summary = await self.summaries.latest(session, None, None)
         return [line.text for line in summary.lines], await self.buffer.read(session)
 
 
@@ -75,7 +75,7 @@ async def test_five_workers_on_one_session_lose_neither_a_turn_nor_a_summary(run
         await asyncio.gather(*(running.summarise(turn) for turn in batch))
     said, view = await running.state(a_session(user))
     assert [*said, *(turn.turn_id for turn in view.turns)] == [turn.turn_id for turn in turns]
-    assert view.summary == await running.summaries.latest(a_session(user), None)
+    assert view.summary == await running.summaries.latest(a_session(user), None, None)
     assert await running.summaries.covered(a_session(user), said) == set(said)
 
 

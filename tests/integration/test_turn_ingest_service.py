@@ -16,14 +16,14 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.contract.pubsub_servers import OwnServer, World
-from tests.fixtures_valkey import valkey_url
 
 from lamina.envelope import encode
 from lamina.events import TurnPublished, TurnRecorded
 from lamina.model import SessionKey, Turn
 from lamina.valkey.buffer import ValkeyBuffer
 from lamina.valkey.client import connect
+from tests.contract.pubsub_servers import OwnServer, World
+from tests.fixtures_valkey import valkey_url
 
 __all__ = ["valkey_url"]
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.builders import APP, BEGAN, a_chunk, a_session, a_turn, a_user, a_vector
-from tests.fixtures_postgres import TestDatabase
 
 from lamina.model import Summary, SummaryLine, Turn
 from lamina.postgres.database import Database, Query
 from lamina.postgres.episodes import PostgresEpisodes
 from lamina.postgres.summaries import PostgresSummaries
+from tests.builders import APP, BEGAN, a_chunk, a_session, a_turn, a_user, a_vector
+from tests.fixtures_postgres import TestDatabase
 
 PROPERTY = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -152,7 +152,7 @@ async def test_a_summary_is_inherited_through_sessions_that_have_none(stores: St
     await stores.record(a_turn(user, 3, session="s3", previous_session_id="s2"))
     # Whoever names no predecessor gets the one that the session's turns named.
     for previous in ("s2", None):
-        inherited = await stores.summaries.latest(a_session(user, "s3"), previous)
+        inherited = await stores.summaries.latest(a_session(user, "s3"), previous, None)
         assert (inherited.version, inherited.lines[0].text) == (0, "of s1")
 
 
@@ -160,7 +160,7 @@ async def test_sessions_that_name_each_other_end_with_an_empty_summary(stores: S
     user = a_user()
     await stores.record(a_turn(user, 1, session="s1", previous_session_id="s2"))
     await stores.record(a_turn(user, 2, session="s2", previous_session_id="s1"))
-    assert (await stores.summaries.latest(a_session(user, "s1"), "s2")).lines == ()
+    assert (await stores.summaries.latest(a_session(user, "s1"), "s2", None)).lines == ()
 
 
 async def test_logged_turns_wait_until_a_summary_covers_them(stores: Stores) -> None:

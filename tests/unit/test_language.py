@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.offline_cases import CASES
 
 from lamina.language import detect
+from tests.unit.offline_cases import CASES
 
 
 @pytest.mark.parametrize(

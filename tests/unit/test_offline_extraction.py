@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.strategies import events
-from tests.unit.offline_cases import CASES
 
 from lamina.model import Kind, Scope, Speaker, Statement, Turn
 from lamina.models.offline import OfflineModel
 from lamina.models.offline.extraction import extract_turn, find
 from lamina.models.offline.times import annotate
+from tests.strategies import events
+from tests.unit.offline_cases import CASES
 
 MONDAY = datetime(2026, 1, 5, 10, tzinfo=UTC)
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import BEGAN
 
 from lamina.model import SessionKey, Summary, SummaryLine, Turn
 from lamina.models.offline import OfflineModel
@@ -15,6 +14,7 @@ from lamina.models.offline.lines import merge
 from lamina.models.offline.summary import consolidate_episodes, lines_of, summarise_turns
 from lamina.models.tokens import EstimatedTokens
 from lamina.ports import OldEpisode
+from tests.builders import BEGAN
 
 
 def a_turn(number: int, words: str, answer: str | None = None, project: str | None = None) -> Turn:

@@ -5,10 +5,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import APP, a_statement, a_turn
 
 from lamina.model import Statement
 from lamina.reconcile import entities_of, normalised
+from tests.builders import APP, a_statement, a_turn
 
 
 def said_in(number: int, session: str, subject: str, text: str, ordinal: int) -> Statement:

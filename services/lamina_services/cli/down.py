@@ -26,7 +26,7 @@ async def down(home: Home = HOME, wipe: Wipe = False, json: Json = False) -> Non
     if json:
         output().print_json(data={"stopped": ended, "wiped": wipe})
     else:
-        said = f"stopped: {', '.join(ended)}" if ended else f"nothing ran under {folder.root}"
+        said = f"stopped {', '.join(ended)}" if ended else f"nothing ran under {folder.root}"
         notes().print(said + ("; everything is deleted" if wipe else ""), markup=False, soft_wrap=True)
 
 

@@ -101,6 +101,8 @@ async def _local(home: HomeFolder) -> list[Part]:
 async def _within(name: str, asking: Coroutine[Any, Any, str]) -> Part:
     try:
         return Part(name, Light.GREEN, await asyncio.wait_for(asking, _PATIENCE_S))
+    except TimeoutError:
+        return Part(name, Light.RED, f"no answer within {_PATIENCE_S:.0f} s")
     except (psycopg.Error, RedisError, OSError, ConfigurationError) as error:
         return Part(name, Light.RED, " ".join(str(error).split()) or type(error).__name__)
 

@@ -93,8 +93,8 @@ def assemble(
     request: ContextRequest, material: Material, *, tokens: TokenCounter, tool_output_tokens: int
 ) -> Assembled:
     """Choose and render. The prompt keeps to `request.token_budget` unless the rules alone exceed it."""
-    rules, summary = _pinned(material)
     entities = material.recalled.entities[: request.max_entities]
+    rules, summary = _pinned(material, entities)
     episodes = _episodes(request, material)
     frame = "\n".join((render.HEADER, *render.HEADINGS, *rules))
     budget = request.token_budget - tokens.count(fence(frame)) - len(rules)
@@ -142,10 +142,10 @@ def newest(session: SessionKey, cached: Summary | None, stored: Summary | None) 
     return max(own, key=lambda summary: summary.version) if own else stored or cached
 
 
-def _pinned(material: Material) -> tuple[list[str], list[SummaryLine]]:
-    """The rules' lines, and the summary's lines that do not say the same as a rule."""
+def _pinned(material: Material, entities: Sequence[EntityView]) -> tuple[list[str], list[SummaryLine]]:
+    """The rules' lines, and the summary's lines that repeat neither a rule nor another entity."""
     views = sorted(material.recalled.rules, key=_stable)
-    said = {_plain(view.text) for view in views}
+    said = {_plain(view.text) for view in (*views, *entities)}
     lines = [
         line
         for line in (material.summary.current if material.summary else ())

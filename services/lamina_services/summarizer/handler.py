@@ -34,7 +34,7 @@ async def on_turn_recorded(
         view = await _complete_view(event.turn, buffer, summaries)
         # In this order: what is covered is then covered by `current` or an earlier version.
         covered = await summaries.covered(session, [turn.turn_id for turn in view.turns])
-        current = await summaries.latest(session, _predecessor(event.turn, view))
+        current = await summaries.latest(session, *_origin(event.turn, view))
         todo = plan(view, covered=covered, tokens=sizes_of(view.turns, tokens), settings=settings)
         if todo.idle:
             return
@@ -55,10 +55,11 @@ async def on_turn_recorded(
         raise stale
 
 
-def _predecessor(turn: Turn, view: BufferView) -> str | None:
-    """The session before this one: the earliest turn that names one decides, as in the log."""
-    named = (each.previous_session_id for each in (*view.turns, turn))
-    return next((session_id for session_id in named if session_id), None)
+def _origin(turn: Turn, view: BufferView) -> tuple[str | None, str | None]:
+    """The session before this one, and this one's project: the earliest turn that names one decides."""
+    turns = (*view.turns, turn)
+    previous = next((each.previous_session_id for each in turns if each.previous_session_id), None)
+    return previous, next((each.project_id for each in turns if each.project_id), None)
 
 
 async def _complete_view(turn: Turn, buffer: Buffer, summaries: SummaryStore) -> BufferView:

@@ -214,9 +214,10 @@ def _summary(request: ContextRequest, text: str | None) -> Summary | None:
         return None
     row = strict_json.loads(text)
     session = SessionKey(app=request.app, user_id=request.user_id, session_id=row["session_id"])
-    return Summary.model_validate(
+    summary = Summary.model_validate(
         {"session": session, "version": row["version"], "lines": row["lines"], "model": row["model"]}
     )
+    return summary if row["session_id"] == request.session_id else summary.about(request.project_id)
 
 
 def _turn(row: dict[str, Any]) -> Turn:

@@ -67,19 +67,19 @@ class PostgresSummaries:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def latest(self, session: SessionKey, previous_session_id: str | None) -> Summary:
-        """The highest version; version 0 with the previous session's lines where there is none yet."""
+    async def latest(
+        self, session: SessionKey, previous_session_id: str | None, project_id: str | None
+    ) -> Summary:
+        """See `SummaryStore.latest`."""
         query = latest_query(session, previous_session_id)
         [rows] = await self._database.read(session.app, session.user_id, [query])
         if not rows:
             return Summary(session=session, version=0)
         [row] = rows
-        return Summary(
-            session=session,
-            version=0 if row["inherited"] else row["version"],
-            lines=lines_of(row["lines"]),
-            model=row["model"],
+        latest = Summary(
+            session=session, version=row["version"], lines=lines_of(row["lines"]), model=row["model"]
         )
+        return latest.inherited_by(session, project_id) if row["inherited"] else latest
 
     async def covered(self, session: SessionKey, turn_ids: Sequence[str]) -> frozenset[str]:
         """Which of these turns a committed summary covers."""

@@ -20,7 +20,9 @@ class InMemorySummaries:
         self.log: dict[SessionKey, dict[str, Turn]] = {}
         """Every turn that was logged: by a commit, or by a test in the episode store's place."""
 
-    async def latest(self, session: SessionKey, previous_session_id: str | None) -> Summary:
+    async def latest(
+        self, session: SessionKey, previous_session_id: str | None, project_id: str | None
+    ) -> Summary:
         """See `SummaryStore.latest`."""
         if versions := self.versions.get(session):
             return versions[-1]
@@ -30,7 +32,7 @@ class InMemorySummaries:
                 break
             before = session.model_copy(update={"session_id": previous})
             if versions := self.versions.get(before):
-                return versions[-1].model_copy(update={"session": session, "version": 0})
+                return versions[-1].inherited_by(session, project_id)
             previous = self._predecessor(before)
         return Summary(session=session, version=0)
 

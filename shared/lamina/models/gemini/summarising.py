@@ -58,6 +58,7 @@ class Source:
     """What the user said in it."""
     other: str = ""
     """What a tool returned or the agent said in it."""
+    project_id: str | None = None
     line: SummaryLine | None = None
     """The earlier line, where it is one."""
 
@@ -67,12 +68,12 @@ def summary_sources(previous: Sequence[SummaryLine], turns: Sequence[Turn]) -> d
     sources: dict[str, Source] = {}
     loose = [line for line in previous if not line.pinned]
     for number, line in enumerate(loose, 1):
-        sources[f"P{number}"] = Source(line.turn_id, line.at, line=line)
+        sources[f"P{number}"] = Source(line.turn_id, line.at, project_id=line.project_id, line=line)
     for number, turn in enumerate(turns, 1):
         said = said_in(turn)
         user = "\n".join(one.text for one in said if one.speaker is Speaker.USER)
         other = "\n".join(f"{one.text}\n{one.tools}" for one in said if one.speaker is not Speaker.USER)
-        sources[f"T{number}"] = Source(turn.turn_id, turn.occurred_at, user, other)
+        sources[f"T{number}"] = Source(turn.turn_id, turn.occurred_at, user, other, turn.project_id)
     return sources
 
 
@@ -125,7 +126,14 @@ def lines_of(answer: Lines, sources: dict[str, Source]) -> list[SummaryLine]:
             kind, text = checked
             ordinal = sum(1 for line in lines if line.turn_id == source.turn_id)
             lines.append(
-                SummaryLine(kind=kind.value, text=text, turn_id=source.turn_id, ordinal=ordinal, at=source.at)
+                SummaryLine(
+                    kind=kind.value,
+                    text=text,
+                    turn_id=source.turn_id,
+                    project_id=source.project_id,
+                    ordinal=ordinal,
+                    at=source.at,
+                )
             )
     return lines
 

@@ -30,6 +30,7 @@ def lines_of(turn: Turn) -> list[SummaryLine]:
             kind=statement.kind.value,
             text=statement.text,
             turn_id=turn.turn_id,
+            project_id=turn.project_id if statement.scope is Scope.SESSION else statement.project_id,
             ordinal=statement.ordinal,
             at=statement.said_at,
             subject="/".join(statement.slot),
@@ -39,7 +40,12 @@ def lines_of(turn: Turn) -> list[SummaryLine]:
     for text in digest_of(turn, [statement.text for statement in statements]):
         lines.append(
             SummaryLine(
-                kind="digest", text=text, turn_id=turn.turn_id, ordinal=len(lines), at=turn.occurred_at
+                kind="digest",
+                text=text,
+                turn_id=turn.turn_id,
+                project_id=turn.project_id,
+                ordinal=len(lines),
+                at=turn.occurred_at,
             )
         )
     return lines
