@@ -39,8 +39,15 @@ parts: st.SearchStrategy[dict[str, Any]] = st.one_of(
     ),
     json_objects,
 )
+
+
+def _over(unknown: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    return {**unknown, **known}
+
+
 events: st.SearchStrategy[dict[str, Any]] = st.builds(
-    lambda known, unknown: {**unknown, **known},
+    _over,
+    st.dictionaries(st.sampled_from(["from_a_later_adk", "x"]), json_values, max_size=2),
     st.fixed_dictionaries(
         {
             "author": st.sampled_from(["user", "assistant", "planner"]),
@@ -56,7 +63,6 @@ events: st.SearchStrategy[dict[str, Any]] = st.builds(
             "error_code": texts,
         },
     ),
-    st.dictionaries(st.sampled_from(["from_a_later_adk", "x"]), json_values, max_size=2),
 )
 
 

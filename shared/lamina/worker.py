@@ -27,7 +27,7 @@ from lamina.ports import Message, Publisher
 from lamina.telemetry import configure_logging, log
 from lamina.topology import REPLAY_ATTRIBUTE, load_topology
 from lamina.web import body_of, json_response, problem
-from lamina.wiring import Dependency, wiring
+from lamina.wiring import Dependency, Wiring, wiring
 
 _MARGIN_S = 2.0
 """Seconds before the acknowledgement deadline at which a handler is ended."""
@@ -84,7 +84,7 @@ class Worker:
         service: str,
         routes: Mapping[str, Route],
         needs: Sequence[Dependency],
-        parts: Callable[[], Parts] = wiring,
+        parts: Callable[[], Wiring | Parts] = wiring,
     ) -> None:
         configure_logging()
         self._service = service
