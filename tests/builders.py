@@ -20,7 +20,7 @@ def a_session(user: str, session: str = "s1") -> SessionKey:
     return SessionKey(app=APP, user_id=user, session_id=session)
 
 
-def a_turn(user: str, number: int = 1, *, session: str = "s1", **fields: Any) -> Turn:
+def a_turn(user: str, /, number: int = 1, *, session: str = "s1", **fields: Any) -> Turn:
     """Turn `t<number>`, said `number` minutes after the beginning."""
     return Turn.model_validate(
         {

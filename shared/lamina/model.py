@@ -198,7 +198,7 @@ class SummaryLine(Frozen):
     text: Annotated[Text, StringConstraints(min_length=1)]
     turn_id: Identifier
     project_id: Identifier | None = None
-    """The project it is about, None for what holds everywhere. Sessions of other projects do not inherit it."""
+    """The project it is about; None for what holds everywhere. Other projects' sessions do not inherit it."""
     ordinal: int = 0
     at: AwareDatetime
     subject: str = ""

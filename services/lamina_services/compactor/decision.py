@@ -1,10 +1,22 @@
-"""Whether a consolidation may replace the episodes it was made from."""
+"""When a tick is due, and whether a consolidation may replace the episodes it was made from."""
 
 from collections.abc import Sequence
+from typing import Any, cast
 
+from lamina import strict_json
+from lamina.envelope import Incoming, validate
 from lamina.errors import ModelAnswerInvalid
+from lamina.events import CompactionDue
 from lamina.model import SummaryLine
 from lamina.ports import Consolidation, OldEpisode, TokenCounter
+
+
+def tick_of(incoming: Incoming) -> CompactionDue:
+    """The tick. Cloud Scheduler sends the same body every time, so the publish time says when it is due."""
+    tick: Any = strict_json.loads(incoming.data or b"{}")
+    if isinstance(tick, dict) and incoming.publish_time:
+        tick = {"due_at": incoming.publish_time, **cast(dict[str, Any], tick)}
+    return validate(CompactionDue, tick)
 
 
 def checked(

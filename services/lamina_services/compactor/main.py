@@ -1,25 +1,14 @@
 """Transport of the compactor: a functions-framework function, `compactor`, with two subscriptions."""
 
-from typing import Any, cast
-
 import functions_framework.aio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lamina import strict_json
-from lamina.envelope import Incoming, validate
 from lamina.events import CompactionDue, CompactionRequested
 from lamina.wiring import wiring
 from lamina.worker import Route, Worker
+from lamina_services.compactor.decision import tick_of
 from lamina_services.compactor.handler import on_compaction_due, on_compaction_requested
-
-
-def _tick(incoming: Incoming) -> CompactionDue:
-    """The tick. Cloud Scheduler sends the same body every time, so the publish time says when it is due."""
-    tick: Any = strict_json.loads(incoming.data or b"{}")
-    if isinstance(tick, dict) and incoming.publish_time:
-        tick = {"due_at": incoming.publish_time, **cast(dict[str, Any], tick)}
-    return validate(CompactionDue, tick)
 
 
 async def _plan(event: CompactionDue) -> None:
@@ -44,7 +33,7 @@ async def _compact(event: CompactionRequested) -> None:
 _worker = Worker(
     "compactor",
     routes={
-        "compaction-planner": Route(CompactionDue, _plan, _tick),
+        "compaction-planner": Route(CompactionDue, _plan, tick_of),
         "compactor": Route(CompactionRequested, _compact),
     },
     needs=("database", "pubsub"),

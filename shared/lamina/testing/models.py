@@ -78,18 +78,25 @@ def default_consolidation(episodes: Sequence[OldEpisode], _budget: int) -> tuple
     )
 
 
+@dataclass
 class HashEmbedder:
-    """Bags of hashed words as unit vectors: texts that share words are near, the same on every machine."""
+    """Bags of hashed words as unit vectors: texts that share words are near, the same on every machine.
 
-    name = "hash/1"
+    Each of `failures` is raised once, in order, before anything is embedded.
+    """
+
+    name: str = "hash/1"
+    failures: list[LaminaError] = field(default_factory=list[LaminaError])
 
     async def documents(self, texts: Sequence[str]) -> list[Vector]:
         """One vector for each text."""
+        if self.failures:
+            raise self.failures.pop(0)
         return [_vector(text) for text in texts]
 
     async def query(self, text: str) -> Vector:
         """The vector of a question."""
-        return _vector(text)
+        return (await self.documents([text]))[0]
 
 
 def _vector(text: str) -> Vector:
