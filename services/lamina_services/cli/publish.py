@@ -14,7 +14,15 @@ from lamina.model import Turn
 from lamina_services.cli.app import command, complain, notes, output
 from lamina_services.cli.options import HOME, Cloud, Home, Json
 from lamina_services.cli.places import turn_publisher
-from lamina_services.cli.turn_lines import Bad, Defaults, Good, coding_session_turn, plain_turn, read_lines
+from lamina_services.cli.turn_lines import (
+    Bad,
+    Defaults,
+    Good,
+    Reader,
+    coding_session_turn,
+    plain_turn,
+    read_lines,
+)
 
 _AT_ONCE = 16
 
@@ -71,8 +79,7 @@ async def publish(
     Publishing the same file again is safe: lines without a turn_id get the same one each time.
     """
     defaults = Defaults(app=app, user_id=user, project_id=project)
-    read = coding_session_turn if file_format is Format.CODING_SESSION else plain_turn
-    lines = await asyncio.to_thread(lambda: list(read_lines(file, read, defaults)))
+    lines = await asyncio.to_thread(lambda: list(read_lines(file, reader_of(file_format), defaults)))
     good = [line for line in lines if isinstance(line, Good)]
     bad = [line for line in lines if isinstance(line, Bad)]
     for line in bad:
@@ -92,6 +99,11 @@ async def publish(
         output().print(f"published {counts['published']} turns")
     if bad or refused:
         raise typer.Exit(1)
+
+
+def reader_of(file_format: Format) -> Reader:
+    """What reads a line of this format."""
+    return coding_session_turn if file_format is Format.CODING_SESSION else plain_turn
 
 
 async def _publish_all(publisher: TurnPublisher, lines: list[Good]) -> list[Bad]:

@@ -142,12 +142,8 @@ async def _service(http: httpx.AsyncClient, name: str, url: str) -> Part:
 
 
 def _subscriptions(home: HomeFolder) -> list[Part]:
-    """What waits, as the emulator last reported; nothing where it is somebody else's."""
-    try:
-        report = jsonlib.loads((home.pubsub / "report.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return []
-    counters = cast("dict[str, dict[str, int]]", report.get("subscriptions", {}))
+    """What waits, and what was parked."""
+    counters = home.subscriptions()
     parts: list[Part] = []
     for subscription in load_topology().subscriptions:
         counts = counters.get(subscription.name, {})

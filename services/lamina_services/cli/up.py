@@ -63,10 +63,13 @@ async def up(
 
 
 def stop_on_signals() -> None:
-    """Let SIGTERM and SIGHUP do what Ctrl-C does already: cancel the command, which then cleans up."""
+    """Let Ctrl-C, SIGTERM and SIGHUP cancel the command, which then cleans up.
+
+    SIGINT too: a script's background jobs start with it ignored. An ignored SIGHUP is nohup's, and stays.
+    """
     task = asyncio.current_task()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if task is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if task and (number is signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN):
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 

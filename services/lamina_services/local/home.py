@@ -116,6 +116,14 @@ class Home:
             )
         return state
 
+    def subscriptions(self) -> dict[str, dict[str, int]]:
+        """Each subscription's counters, as the emulator last wrote them; none where it is somebody else's."""
+        try:
+            report = json.loads((self.pubsub / "report.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return report.get("subscriptions", {})
+
     def forget_state(self) -> None:
         """Nothing runs any more."""
         self._state.unlink(missing_ok=True)
