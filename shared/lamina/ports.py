@@ -157,8 +157,13 @@ class EpisodeStore(Protocol):
         """
         ...
 
-    async def embed(self, turn: Turn, vectors: dict[int, Vector], model: str, event_id: uuid.UUID) -> None:
-        """Store the chunks' vectors, and that the event is done, in one transaction. Idempotent."""
+    async def embed(
+        self, turn: Turn, vectors: dict[int, Vector], model: str, event_id: uuid.UUID | None
+    ) -> None:
+        """Store the chunks' vectors, and that the event is done, in one transaction. Idempotent.
+
+        `event_id` None: more vectors follow, and a redelivery will ask only for those.
+        """
         ...
 
     async def turn(self, session: SessionKey, turn_id: str) -> Turn | None:

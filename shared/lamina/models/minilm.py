@@ -70,9 +70,22 @@ class MiniLmEmbedder:
         self._threads = threads
         self._workers = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="minilm")
         self._loading = Lock()
+        self._turns = asyncio.Lock()
 
     async def documents(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector for each text, in threads: small batches, so that queries get in between."""
+        """One vector for each text, in threads.
+
+        Calls take turns, so that under load the first are done early and not all late. The batches are small,
+        so that questions get in between.
+        """
+        async with self._turns:
+            return await self._embed(texts)
+
+    async def query(self, text: str) -> Vector:
+        """The vector of a question: MiniLM embeds questions as it does documents."""
+        return (await self._embed([text]))[0]
+
+    async def _embed(self, texts: Sequence[str]) -> list[Vector]:
         windows = await self._in_thread(self._windows_of, texts)
         vectors: list[Any] = [None] * len(windows)
         for batch in _batches(windows):
@@ -80,10 +93,6 @@ class MiniLmEmbedder:
             for index, row in zip(batch, rows, strict=True):
                 vectors[index] = row
         return _mean_by_text(len(texts), windows, vectors)
-
-    async def query(self, text: str) -> Vector:
-        """The vector of a question: MiniLM embeds questions as it does documents."""
-        return (await self.documents([text]))[0]
 
     async def _in_thread(self, function: Any, argument: object) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._workers, function, argument)

@@ -47,8 +47,10 @@ class PostgresEpisodes:
             )
             return [row["ordinal"] for row in await waiting.fetchall()]
 
-    async def embed(self, turn: Turn, vectors: dict[int, Vector], model: str, event_id: uuid.UUID) -> None:
-        """Store the chunks' vectors, and that the event is done, in one transaction. Idempotent."""
+    async def embed(
+        self, turn: Turn, vectors: dict[int, Vector], model: str, event_id: uuid.UUID | None
+    ) -> None:
+        """See `EpisodeStore.embed`."""
         async with self._database.as_user(turn.app, turn.user_id) as conn:
             if vectors:
                 async with conn.cursor() as cursor:
@@ -70,7 +72,8 @@ class PostgresEpisodes:
                             for ordinal, vector in sorted(vectors.items())
                         ],
                     )
-            await mark(conn, CONSUMER, turn.app, turn.user_id, event_id)
+            if event_id:
+                await mark(conn, CONSUMER, turn.app, turn.user_id, event_id)
 
     async def turn(self, session: SessionKey, turn_id: str) -> Turn | None:
         """A turn from the log, equal to what was published."""

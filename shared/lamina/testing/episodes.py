@@ -38,12 +38,15 @@ class InMemoryEpisodes:
             self.episodes[key] = [HeldEpisode(_episode_id(logged, c.ordinal), logged, c) for c in chunks]
         return sorted(held.chunk.ordinal for held in self.episodes[key] if held.vector is None)
 
-    async def embed(self, turn: Turn, vectors: dict[int, Vector], model: str, event_id: uuid.UUID) -> None:
+    async def embed(
+        self, turn: Turn, vectors: dict[int, Vector], model: str, event_id: uuid.UUID | None
+    ) -> None:
         """See `EpisodeStore.embed`."""
         for held in self.episodes.get((turn.session, turn.turn_id), []):
             if (vector := vectors.get(held.chunk.ordinal)) is not None:
                 held.vector, held.model = vector, model
-        self.done.add(event_id)
+        if event_id:
+            self.done.add(event_id)
 
     async def turn(self, session: SessionKey, turn_id: str) -> Turn | None:
         """See `EpisodeStore.turn`."""

@@ -82,16 +82,20 @@ def default_consolidation(episodes: Sequence[OldEpisode], _budget: int) -> tuple
 class HashEmbedder:
     """Bags of hashed words as unit vectors: texts that share words are near, the same on every machine.
 
-    Each of `failures` is raised once, in order, before anything is embedded.
+    Each call takes the next of `failures`: an error is raised, None lets the call pass.
     """
 
     name: str = "hash/1"
-    failures: list[LaminaError] = field(default_factory=list[LaminaError])
+    failures: list[LaminaError | None] = field(default_factory=list[LaminaError | None])
+    asked: int = 0
+    """How many texts were embedded so far."""
 
     async def documents(self, texts: Sequence[str]) -> list[Vector]:
         """One vector for each text."""
-        if self.failures:
-            raise self.failures.pop(0)
+        failure = self.failures.pop(0) if self.failures else None
+        if failure:
+            raise failure
+        self.asked += len(texts)
         return [_vector(text) for text in texts]
 
     async def query(self, text: str) -> Vector:
