@@ -4,7 +4,8 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lamina.model import EpisodeChunk, Kind, Scope, SessionKey, Speaker, Statement, Turn
+from lamina.event import Speaker
+from lamina.model import EpisodeChunk, Kind, Scope, SessionKey, Statement, Turn
 from lamina.ports import Vector
 
 BEGAN = datetime(2026, 3, 1, 9, tzinfo=UTC)

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
-from lamina.model import Identifier, Kind, Scope, Speaker
+from lamina.event import Speaker
+from lamina.model import Identifier, Kind, Moment, Scope
 
 Query = Annotated[str, StringConstraints(max_length=20_000)]
 
@@ -117,7 +118,7 @@ class SearchRequest(Request):
     scope: Scope | None = None
     project_id: Identifier | None = None
     session_id: Identifier | None = None
-    as_of: AwareDatetime | None = None
+    as_of: Moment | None = None
     """Only what was said, and held, at that moment."""
     include: tuple[Literal["entities", "episodes"], ...] = ("entities", "episodes")
 

@@ -27,6 +27,7 @@ MAX_MESSAGE_BYTES = 10_000_000 - 10_000
 
 SOURCE = "//lamina"
 _METADATA = "x-goog-pubsub-"
+_DIGITS = 10
 _KEPT_HEADERS = ("content-type", "replay_to", "traceparent", "googclient_traceparent")
 
 
@@ -77,9 +78,9 @@ def decode_request(headers: Mapping[str, str], body: bytes) -> Incoming:
     """
     lower = {name.lower(): value for name, value in headers.items()}
     if "ce-specversion" in lower or lower.get("content-type", "").startswith("application/cloudevents"):
-        return _from_cloud_event(lower, body)
+        return _checked(_from_cloud_event(lower, body))
     wrapped = _wrapped(body)
-    return _from_push(wrapped) if wrapped else Incoming(body, _kept(lower), **_metadata(lower))
+    return _checked(_from_push(wrapped) if wrapped else Incoming(body, _kept(lower), **_metadata(lower)))
 
 
 def parse(incoming: Incoming) -> Payload:
@@ -129,6 +130,16 @@ def _from_cloud_event(headers: Mapping[str, str], body: bytes) -> Incoming:
     content_type = known.pop("ce-datacontenttype", "application/json")
     attributes = {**_kept(headers), **known, "content-type": content_type}
     return Incoming(_bytes_of(event.get_data()), attributes, **_metadata(headers))
+
+
+def _checked(incoming: Incoming) -> Incoming:
+    """An attribute that is no text cannot be published again, nor be part of an id."""
+    for name, value in (*incoming.attributes.items(), ("message-id", incoming.message_id)):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise InvalidEvent([f"{name}: holds a lone surrogate"]) from None
+    return incoming
 
 
 def _bytes_of(data: Any) -> bytes:
@@ -191,4 +202,5 @@ def _moment(value: Any) -> datetime | None:
 
 
 def _number(value: Any) -> int:
-    return int(value) if str(value).isdecimal() else 0
+    text = str(value)
+    return int(text) if text.isdecimal() and len(text) < _DIGITS else 0

@@ -3,14 +3,27 @@
 Both of ADK's spellings are read (`function_call`, `functionCall`); nothing is ever rewritten.
 """
 
-import math
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import Annotated, Any, Self, cast
 
 from pydantic import ConfigDict, RootModel, SkipValidation, field_validator
 
-MAX_DEPTH = 200
-"""Levels of nesting an event may have. Parsers and databases give up at a few hundred."""
+from lamina.strict_json import check_json
+
+_TOOLS = ("tool", "function")
+"""Roles and authors that some frameworks give to what a tool returned."""
+
+
+_RESPONSE = ("function_response", "functionResponse")
+
+
+class Speaker(StrEnum):
+    """Who said a text. What a tool returned is data: no statement is ever drawn from it."""
+
+    USER = "user"
+    AGENT = "agent"
+    TOOL = "tool"
 
 
 class Event(RootModel[Annotated[dict[str, Any], SkipValidation]]):
@@ -44,7 +57,7 @@ class Event(RootModel[Annotated[dict[str, Any], SkipValidation]]):
             raise ValueError("an event is a JSON object")  # noqa: TRY004 - pydantic collects ValueErrors
         event = cast(dict[str, Any], value)
         _check_shape(event)
-        _check_values(event)
+        check_json(event)
         return event
 
     @classmethod
@@ -75,10 +88,12 @@ class Event(RootModel[Annotated[dict[str, Any], SkipValidation]]):
         return [cast(dict[str, Any], p) for p in cast(list[Any], parts) if isinstance(p, dict)]
 
     @property
-    def from_user(self) -> bool:
-        """Whether a person said it. A tool's response carries the role `user` too, and is not."""
+    def speaker(self) -> Speaker:
+        """Who is behind it. A tool's response often carries the role `user`, and is a tool's all the same."""
+        if self.author in _TOOLS or self.role in _TOOLS or any(map(_responds, self.parts)):
+            return Speaker.TOOL
         by_user = self.author == "user" or (not self.author and self.role == "user")
-        return by_user and not any(True for _ in self.function_responses())
+        return Speaker.USER if by_user and self.role in ("", "user") else Speaker.AGENT
 
     def texts(self) -> Iterator[str]:
         """The text parts, without the model's thoughts."""
@@ -93,13 +108,23 @@ class Event(RootModel[Annotated[dict[str, Any], SkipValidation]]):
 
     def function_responses(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """(part index, response) for each function response."""
-        return self._named("function_response", "functionResponse")
+        return self._named(*_RESPONSE)
 
     def _named(self, snake: str, camel: str) -> Iterator[tuple[int, dict[str, Any]]]:
         for index, part in enumerate(self.parts):
-            value = part.get(snake, part.get(camel))
+            value = _either(part, snake, camel)
             if isinstance(value, dict):
                 yield index, cast(dict[str, Any], value)
+
+
+def _responds(part: dict[str, Any]) -> bool:
+    return _either(part, *_RESPONSE) is not None
+
+
+def _either(part: dict[str, Any], snake: str, camel: str) -> Any:
+    """The value under whichever spelling has one."""
+    value = part.get(snake)
+    return part.get(camel) if value is None else value
 
 
 def _check_shape(event: dict[str, Any]) -> None:
@@ -114,21 +139,3 @@ def _check_shape(event: dict[str, Any]) -> None:
             raise ValueError(f"content.parts[{index}]: must be an object")  # noqa: TRY004 - see above
     if not isinstance(event.get("author", ""), str):
         raise ValueError("author: must be a string")  # noqa: TRY004 - see above
-
-
-def _check_values(event: dict[str, Any]) -> None:
-    """Refuse what JSON cannot carry (infinite numbers) and what no store can nest."""
-    level: list[Any] = [event]
-    for _ in range(MAX_DEPTH):
-        below: list[Any] = []
-        for value in level:
-            if isinstance(value, dict):
-                below.extend(cast(dict[str, Any], value).values())
-            elif isinstance(value, list):
-                below.extend(cast(list[Any], value))
-            elif isinstance(value, float) and not math.isfinite(value):
-                raise ValueError("holds a number that JSON cannot carry (infinite or not a number)")
-        if not below:
-            return
-        level = below
-    raise ValueError(f"is nested deeper than {MAX_DEPTH} levels")

@@ -3,9 +3,9 @@
 import uuid
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from lamina.model import Identifier, Turn, derived_id
+from lamina.model import Identifier, Moment, Turn, derived_id
 
 
 class Payload(BaseModel):
@@ -68,7 +68,7 @@ class CompactionDue(Payload):
     type: ClassVar[str] = "lamina.compaction.due.v1"
     topic: ClassVar[str] = "compaction.due"
 
-    due_at: AwareDatetime
+    due_at: Moment
     """A scheduler that cannot tell the time leaves it out: the message's publish time stands in."""
 
     def event_id(self) -> uuid.UUID:
@@ -89,7 +89,7 @@ class CompactionRequested(Payload):
     app: Identifier
     user_id: Identifier
     project_id: Identifier | None = None
-    before: AwareDatetime
+    before: Moment
     batch: Annotated[int, Field(ge=0)] = 0
     """Which round of the same request this is: work is bounded, a full batch asks for the next one."""
 

@@ -3,7 +3,6 @@
 Everything here is immutable and knows nothing of where it is stored.
 """
 
-import json
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,18 +10,40 @@ from enum import StrEnum
 from typing import Annotated, Any, Self, cast
 
 from annotated_types import Ge, Lt
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
-from lamina.event import Event
+from lamina import strict_json
+from lamina.event import Event, Speaker
+from lamina.strict_json import check_json
 from lamina.text import Text
 
 LAMINA_NAMESPACE = uuid.UUID("6f1f2c56-5d0c-5c0e-9a55-6c616d696e61")
 """Namespace of every derived (version 5) identifier, so that ids are the same on every delivery."""
 
+MAX_IDENTIFIER_BYTES = 256
+"""In UTF-8. Five names fit into one key of an index, which holds 2,700 bytes."""
+
+
+def _short_enough(name: str) -> str:
+    if (size := len(name.encode("utf-8"))) > MAX_IDENTIFIER_BYTES:
+        raise ValueError(f"is {size} bytes in UTF-8; at most {MAX_IDENTIFIER_BYTES} are allowed")
+    return name
+
+
 Identifier = Annotated[
-    str, StringConstraints(min_length=1, max_length=256, pattern=r"^[^\u0000-\u001f\u007f]+$")
+    str,
+    StringConstraints(min_length=1, max_length=256, pattern=r"^[^\u0000-\u001f\u007f]+$"),
+    AfterValidator(_short_enough),
 ]
-"""A caller-chosen name: 1 to 256 characters of any language, no control characters."""
+"""A caller-chosen name: 1 to 256 bytes of UTF-8 in any language, no control characters."""
 
 
 Moment = Annotated[AwareDatetime, Ge(datetime(1900, 1, 1, tzinfo=UTC)), Lt(datetime(9000, 1, 1, tzinfo=UTC))]
@@ -74,12 +95,23 @@ class Turn(BaseModel):
         if not isinstance(value, Mapping) or "events" in value:
             return cast(Any, value)
         fields = dict(cast(Mapping[str, Any], value))
-        events = [
-            Event.of_text(author, role, text)
-            for name, author, role in (("user", "user", "user"), ("assistant", "agent", "model"))
-            if isinstance(text := fields.pop(name, None), str)
-        ]
+        events: list[Event] = []
+        for name, author, role in (("user", "user", "user"), ("assistant", "agent", "model")):
+            text = fields.pop(name, None)
+            if isinstance(text, str):
+                events.append(Event.of_text(author, role, text))
+            elif text is not None:
+                raise ValueError(f"{name}: must be a string; other content goes into `events`")
         return {**fields, "events": events} if events else cast(Any, value)
+
+    @model_validator(mode="after")
+    def _unknown_fields_are_json(self) -> Self:
+        for name, value in (self.model_extra or {}).items():
+            try:
+                check_json(value)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return self
 
     @property
     def session(self) -> SessionKey:
@@ -93,9 +125,9 @@ class Turn(BaseModel):
 
     def header(self) -> dict[str, Any]:
         """Every field but the events, as JSON values; an unknown field stays even where it is null."""
-        known = self.model_dump(mode="json", exclude={"events"})
-        unknown = self.model_extra or {}
-        return {name: value for name, value in known.items() if value is not None or name in unknown}
+        fields = type(self).model_fields.keys() - {"events"}
+        known = self.model_dump(mode="json", include=fields, exclude_none=True)
+        return {**known, **(self.model_extra or {})}
 
     def to_json(self) -> dict[str, Any]:
         """The turn as a JSON value; `Turn.model_validate` of it gives an equal turn."""
@@ -103,7 +135,7 @@ class Turn(BaseModel):
 
     def encode(self) -> bytes:
         """The turn as ASCII JSON text. Escaping keeps NUL and lone surrogates through every store."""
-        return json.dumps(self.to_json(), allow_nan=False, separators=(",", ":")).encode("ascii")
+        return strict_json.dumps(self.to_json())
 
 
 class Scope(StrEnum):
@@ -127,14 +159,6 @@ class Kind(StrEnum):
     def pinned(self) -> bool:
         """Whether summaries keep it verbatim and contexts always show it."""
         return self in (Kind.RULE, Kind.VETO)
-
-
-class Speaker(StrEnum):
-    """Who said a text. What a tool returned is data: no statement is ever drawn from it."""
-
-    USER = "user"
-    AGENT = "agent"
-    TOOL = "tool"
 
 
 class Statement(Frozen):

@@ -2,9 +2,13 @@
 
 import json
 import math
-from typing import Any, NoReturn
+from collections.abc import Iterable
+from typing import Any, NoReturn, cast
 
 from lamina.errors import InvalidEvent
+
+MAX_DEPTH = 200
+"""Levels of nesting a value may have. Parsers and databases give up at a few hundred."""
 
 
 def loads(text: bytes | str) -> Any:
@@ -22,6 +26,38 @@ def loads(text: bytes | str) -> Any:
 def dumps(value: Any) -> bytes:
     """Compact JSON. Non-ASCII is escaped, which carries NUL and lone surrogates safely everywhere."""
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def check_json(value: Any) -> None:
+    """ValueError unless JSON can carry the value exactly: its types and numbers, MAX_DEPTH levels at most."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                below.extend(_values_of(cast("dict[Any, Any]", each)))
+            elif isinstance(each, list):
+                below.extend(cast("list[Any]", each))
+            else:
+                _check_scalar(each)
+        if not below:
+            return
+        level = below
+    raise ValueError(f"is nested deeper than {MAX_DEPTH} levels")
+
+
+def _values_of(each: dict[Any, Any]) -> Iterable[Any]:
+    if not all(isinstance(name, str) for name in each):
+        raise ValueError("holds an object whose names are not all strings")
+    return each.values()
+
+
+def _check_scalar(each: Any) -> None:
+    if isinstance(each, float) and not math.isfinite(each):
+        raise ValueError("holds a number that JSON cannot carry (infinite or not a number)")
+    if each is not None and not isinstance(each, str | int | float):
+        kind = type(each).__name__
+        raise ValueError(f"holds a {kind}, which is not JSON; pydantic's model_dump(mode='json') makes it so")
 
 
 def _finite(text: str) -> float:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from psycopg.rows import DictRow
 
 from lamina.errors import ConstraintViolated
+from lamina.event import Speaker
 from lamina.events import TurnRecorded
-from lamina.model import Entity, Kind, Scope, Speaker, Statement, Turn
+from lamina.model import Entity, Kind, Scope, Statement, Turn
 from lamina.ports import EntityStore, Reconciled
 from lamina.postgres.database import Database
 from lamina.postgres.entities import PostgresEntities

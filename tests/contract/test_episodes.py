@@ -9,7 +9,8 @@ import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 
-from lamina.model import Speaker, Turn
+from lamina.event import Speaker
+from lamina.model import Turn
 from lamina.ports import EpisodeStore
 from lamina.postgres.episodes import PostgresEpisodes
 from lamina.testing.episodes import InMemoryEpisodes

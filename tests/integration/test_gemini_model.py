@@ -20,8 +20,9 @@ from lamina.errors import (
     ModelRequestInvalid,
     ModelUnavailable,
 )
+from lamina.event import Speaker
 from lamina.fence import fence
-from lamina.model import Kind, Scope, Speaker, Statement, SummaryLine, Turn
+from lamina.model import Kind, Scope, Statement, SummaryLine, Turn
 from lamina.models.gemini.client import gemini_client
 from lamina.models.gemini.model import GeminiModel
 from lamina.models.gemini.usage import Usage, ignore_usage

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from lamina.api import ContextRequest, SearchRequest
 from lamina.errors import DependencyUnavailable
+from lamina.event import Speaker
 from lamina.events import CompactionRequested
-from lamina.model import EpisodeChunk, Kind, Scope, Speaker, Summary, SummaryLine, Turn
+from lamina.model import EpisodeChunk, Kind, Scope, Summary, SummaryLine, Turn
 from lamina.ports import Consolidation, Recalled, Vector
 from lamina.postgres.compactions import PostgresCompactions
 from lamina.postgres.database import Database

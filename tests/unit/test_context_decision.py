@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.api import ContextRequest, EntityView, EpisodeView
-from lamina.model import Kind, Scope, SessionKey, Speaker, Summary, SummaryLine, Turn
+from lamina.event import Speaker
+from lamina.model import Kind, Scope, SessionKey, Summary, SummaryLine, Turn
 from lamina.models.tokens import EstimatedTokens
 from lamina.ports import Recalled
 from lamina.recall import render

@@ -10,7 +10,8 @@ import pytest
 
 from lamina.api import ContextRequest, ContextResponse, EntityView, EpisodeView, FetchRequest, SearchRequest
 from lamina.errors import DependencyUnavailable, InvalidEvent, ModelUnavailable, NotFound
-from lamina.model import Kind, Scope, SessionKey, Speaker, Summary, SummaryLine, Turn
+from lamina.event import Speaker
+from lamina.model import Kind, Scope, SessionKey, Summary, SummaryLine, Turn
 from lamina.models.tokens import EstimatedTokens
 from lamina.ports import Vector
 from lamina.settings import Settings

@@ -3,8 +3,9 @@
 import pytest
 
 from lamina.errors import ModelRefused, ModelUnavailable
+from lamina.event import Speaker
 from lamina.events import MemoryChanged, TurnRecorded
-from lamina.model import Kind, Scope, Speaker
+from lamina.model import Kind, Scope
 from lamina.testing.entities import InMemoryEntities
 from lamina.testing.models import HashEmbedder, ScriptedModel
 from lamina.testing.publisher import InMemoryPublisher

@@ -15,6 +15,8 @@ from lamina.events import TurnRecorded
 from lamina.model import Turn
 from tests.strategies import turns
 
+SURROGATE_ID = b'{"specversion": "1.0", "id": "\\ud800", "type": "t", "source": "s", "data": {}}'
+
 
 def recorded(value: Any) -> TurnRecorded:
     return TurnRecorded(turn=Turn.model_validate(value))
@@ -96,6 +98,11 @@ def test_delivery_metadata_is_read_from_headers_and_from_a_wrapped_push() -> Non
     assert incoming.publish_time is not None
 
 
+@pytest.mark.parametrize("attempt", ["9" * 5000, "-1", "two", "٣" * 5000])
+def test_a_delivery_attempt_that_is_no_number_counts_as_unknown(attempt: str) -> None:
+    assert decode_request({"x-goog-pubsub-delivery-attempt": attempt}, b"{}").delivery_attempt == 0
+
+
 @pytest.mark.parametrize(
     ("headers", "body"),
     [
@@ -107,6 +114,7 @@ def test_delivery_metadata_is_read_from_headers_and_from_a_wrapped_push() -> Non
         ({}, b'{"message": {"data": "*"}, "subscription": "s"}'),
         ({}, b'{"message": {"data": "", "attributes": 3}, "subscription": "s"}'),
         ({}, b'{"message": '),
+        ({"content-type": "application/cloudevents+json"}, SURROGATE_ID),
     ],
 )
 def test_a_broken_envelope_is_an_invalid_event(headers: dict[str, str], body: bytes) -> None:

@@ -5,9 +5,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.event import Speaker
 from lamina.fence import fence
 from lamina.handles import Handle
-from lamina.model import Speaker, Turn
+from lamina.model import Turn
 from lamina_services.episodic_embedder.decision import OVERLAP_CHARS, TOOL_CHARS, chunks_of, windows
 from tests.strategies import turns
 

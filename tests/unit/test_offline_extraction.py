@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina.model import Kind, Scope, Speaker, Statement, Turn
+from lamina.event import Speaker
+from lamina.model import Kind, Scope, Statement, Turn
 from lamina.models.offline import OfflineModel
 from lamina.models.offline.extraction import extract_turn, find
 from lamina.models.offline.times import annotate

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from lamina.model import Speaker
+from lamina.event import Speaker
 from lamina.recall.fusion import Candidate, Scale, rank
 from lamina.recall.timewords import TimeHint
 

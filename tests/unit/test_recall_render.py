@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.api import EntityView, EpisodeView, TurnView
+from lamina.event import Speaker
 from lamina.fence import CLOSE, OPEN, strip_fenced
-from lamina.model import Kind, Scope, Speaker, SummaryLine
+from lamina.model import Kind, Scope, SummaryLine
 from lamina.models.tokens import EstimatedTokens
 from lamina.recall import render
 

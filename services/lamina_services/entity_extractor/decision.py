@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from lamina.model import Kind, Scope, Speaker, Statement, Turn
+from lamina.event import Speaker
+from lamina.model import Kind, Scope, Statement, Turn
 
 _ONLY_THE_USER = (Kind.PREFERENCE, Kind.RULE, Kind.VETO)
 

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from typing import Any, cast
 
-from lamina.event import Event
+from lamina.event import Event, Speaker
 from lamina.fence import strip_fenced
 from lamina.handles import Handle
 from lamina.language import detect
-from lamina.model import EpisodeChunk, Speaker, Turn
+from lamina.model import EpisodeChunk, Turn
 
 MESSAGE_CHARS = 4_000
 """A message is one chunk up to this length: a reader wants it whole."""
@@ -74,8 +74,8 @@ def _width(speaker: Speaker) -> int:
 
 def _texts(event: Event) -> Iterator[tuple[int, Speaker, str, str]]:
     """(part index, speaker, the speaker's name, text) of each part that has something to find."""
-    speaker = Speaker.USER if event.from_user else Speaker.AGENT
-    name = event.author or speaker.value
+    speaker = event.speaker
+    name = speaker.value if speaker is Speaker.TOOL else event.author or speaker.value
     calls = dict(event.function_calls())
     responses = dict(event.function_responses())
     for index, part in enumerate(event.parts):

@@ -9,7 +9,8 @@ from typing import Any, LiteralString, TypeVar, cast
 
 from lamina import strict_json
 from lamina.api import ContextRequest, EntityView, EpisodeView, SearchRequest
-from lamina.model import Kind, SessionKey, Speaker, Summary, Turn
+from lamina.event import Speaker
+from lamina.model import Kind, SessionKey, Summary, Turn
 from lamina.ports import Clock, Recalled, Vector
 from lamina.postgres.database import Database, Query
 from lamina.postgres.turn_log import turn_of

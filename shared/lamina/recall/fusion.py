@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from lamina.model import Speaker
+from lamina.event import Speaker
 from lamina.recall.timewords import TimeHint
 
 RRF_K = 60

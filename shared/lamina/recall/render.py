@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from lamina.api import EntityView, EpisodeView, TurnView
-from lamina.event import Event
+from lamina.event import Event, Speaker
 from lamina.fence import fence
 from lamina.model import Scope, SummaryLine
 from lamina.ports import TokenCounter
@@ -64,7 +64,7 @@ def turn_lines(view: TurnView, limit: int, tokens: TokenCounter) -> list[str]:
     lines = [f"- [{view.occurred_at:%Y-%m-%d %H:%M}]"]
     for value in view.events:
         event = Event.model_construct(root=value)
-        author = name(event.author or event.role or "agent")
+        author = "tool" if event.speaker is Speaker.TOOL else name(event.author or event.role or "agent")
         lines.extend(f"  {author}: {_cut(text, limit, tokens)}" for text in event.texts())
         for _, call in event.function_calls():
             arguments = _value(call.get("args"), limit, tokens)

@@ -6,7 +6,8 @@ from datetime import datetime
 
 from lamina.api import EntityView
 from lamina.errors import ConstraintViolated
-from lamina.model import Entity, Scope, Speaker, Statement, Turn
+from lamina.event import Speaker
+from lamina.model import Entity, Scope, Statement, Turn
 from lamina.ports import Reconciled, Vector
 from lamina.reconcile import entities_of
 

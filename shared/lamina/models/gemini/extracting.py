@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from pydantic import BaseModel
 
 from lamina.api import EntityView
+from lamina.event import Speaker
 from lamina.language import detect
-from lamina.model import Kind, Scope, Speaker, Statement, Turn
+from lamina.model import Kind, Scope, Statement, Turn
 from lamina.models.gemini.asking import Prompt
 from lamina.models.gemini.prompts import EXTRACT_RULES
 from lamina.models.gemini.quoting import Said, block, line_of, occurs_in, quote, said_in

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from lamina.event import Event
+from lamina.event import Event, Speaker
 from lamina.fence import strip_fenced
-from lamina.model import Speaker, Turn
+from lamina.model import Turn
 from lamina.text import storable
 
 SPOKEN_LIMIT = 16_000
@@ -75,12 +75,11 @@ def _plain(text: str) -> str:
 
 def _said(event: Event, turn: Turn) -> Said:
     at = _at(event, turn)
-    responses = [response for _, response in event.function_responses()]
-    if responses:
-        return Said(Speaker.TOOL, at, tools="\n".join(map(_compact, responses)))
-    speaker = Speaker.USER if event.from_user else Speaker.AGENT
+    if event.speaker is Speaker.TOOL:
+        responses = [_compact(response) for _, response in event.function_responses()]
+        return Said(Speaker.TOOL, at, tools="\n".join([*responses, *event.texts()]))
     text = strip_fenced("\n".join(event.texts())).strip()
-    return Said(speaker, at, text, "\n".join(_compact(call) for _, call in event.function_calls()))
+    return Said(event.speaker, at, text, "\n".join(_compact(call) for _, call in event.function_calls()))
 
 
 def _compact(tool: Mapping[str, Any]) -> str:

@@ -7,8 +7,9 @@ from enum import StrEnum
 
 from pydantic import BaseModel
 
+from lamina.event import Speaker
 from lamina.fence import strip_fenced
-from lamina.model import Speaker, SummaryLine, Turn
+from lamina.model import SummaryLine, Turn
 from lamina.models.gemini.asking import Prompt
 from lamina.models.gemini.prompts import CONSOLIDATE_RULES, SUMMARISE_RULES
 from lamina.models.gemini.quoting import TOOL_LIMIT, block, line_of, occurs_in, quote, said_in

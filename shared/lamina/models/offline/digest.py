@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from lamina.errors import ConfigurationError
-from lamina.event import Event
+from lamina.event import Event, Speaker
 from lamina.fence import strip_fenced
 from lamina.model import Turn
 from lamina.models.offline.sentences import sentences
@@ -27,8 +27,9 @@ def digest_of(turn: Turn, stated: Iterable[str]) -> Iterator[str]:
     for event in turn.events:
         for name, size in _outputs(event):
             tools[name] = tools.get(name, 0) + size
-        if not any(True for _ in event.function_responses()):
-            said.setdefault("user" if event.from_user else event.author or "agent", []).extend(event.texts())
+        if event.speaker is not Speaker.TOOL:
+            name = "user" if event.speaker is Speaker.USER else event.author or "agent"
+            said.setdefault(name, []).extend(event.texts())
     for author, texts in said.items():
         limit = _USER_CHARS if author == "user" else _AGENT_CHARS
         if chosen := gist("\n\n".join(texts), limit, known):

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from lamina.event import Event
+from lamina.event import Event, Speaker
 from lamina.language import detect
-from lamina.model import Scope, Speaker, Statement, Turn
+from lamina.model import Scope, Statement, Turn
 from lamina.models.offline.clauses import Item, clauses, items
 from lamina.models.offline.cues import SUPPORTED, Label
 from lamina.models.offline.flat import flat
@@ -45,8 +45,8 @@ def extract_turn(turn: Turn) -> tuple[Statement, ...]:
     """The statements of a turn, in the order they were said; tools' output yields none."""
     statements: list[Statement] = []
     for event in turn.events:
-        speaker = Speaker.USER if event.from_user else Speaker.AGENT
-        if any(True for _ in event.function_responses()):
+        speaker = event.speaker
+        if speaker is Speaker.TOOL:
             continue
         said_at = said_at_of(event, turn)
         for text in event.texts():

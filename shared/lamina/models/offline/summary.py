@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from lamina.model import Scope, Speaker, SummaryLine, Turn
+from lamina.event import Speaker
+from lamina.model import Scope, SummaryLine, Turn
 from lamina.models.offline.digest import digest_of, gist
 from lamina.models.offline.extraction import Found, extract_turn, find
 from lamina.models.offline.lines import merge
