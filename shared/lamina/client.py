@@ -37,7 +37,10 @@ class TurnPublisher:
 
     @classmethod
     def connect(cls, project: str, topic_prefix: str = "", *, emulator: str | None = None) -> Self:
-        """A publisher for a Google Cloud project; `emulator` or PUBSUB_EMULATOR_HOST redirects it to one."""
+        """A publisher for a Google Cloud project; `emulator` or PUBSUB_EMULATOR_HOST redirects it to one.
+
+        ConfigurationError where there is neither an emulator nor a login to Google Cloud.
+        """
         from lamina.pubsub.publisher import PubSubPublisher, publisher_client
 
         return cls(PubSubPublisher(publisher_client(emulator), project, topic_prefix))

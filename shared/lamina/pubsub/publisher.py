@@ -32,7 +32,13 @@ def publisher_client(emulator: str | None = None) -> PublisherAsyncClient:
     """The generated asyncio client; it speaks to `emulator`, or PUBSUB_EMULATOR_HOST, where there is one."""
     emulator = emulator or os.environ.get("PUBSUB_EMULATOR_HOST")
     if not emulator:
-        return PublisherAsyncClient()
+        try:
+            return PublisherAsyncClient()
+        except GoogleAuthError as error:
+            raise ConfigurationError(
+                "no login to Google Cloud was found (gcloud auth application-default login); for a local stack "
+                'set PUBSUB_EMULATOR_HOST: eval "$(lamina status --env)"'
+            ) from error
     channel = grpc.aio.insecure_channel(emulator, options=_UNLIMITED)
     return PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=channel))
 
