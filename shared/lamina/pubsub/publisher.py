@@ -36,8 +36,8 @@ def publisher_client(emulator: str | None = None) -> PublisherAsyncClient:
             return PublisherAsyncClient()
         except GoogleAuthError as error:
             raise ConfigurationError(
-                "no login to Google Cloud was found (gcloud auth application-default login); for a local stack "
-                'set PUBSUB_EMULATOR_HOST: eval "$(lamina status --env)"'
+                "no login to Google Cloud was found (gcloud auth application-default login); "
+                'for a local stack set PUBSUB_EMULATOR_HOST: eval "$(lamina status --env)"'
             ) from error
     channel = grpc.aio.insecure_channel(emulator, options=_UNLIMITED)
     return PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=channel))
