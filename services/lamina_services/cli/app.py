@@ -26,7 +26,8 @@ class LaminaApp(typer.Typer):
         try:
             code = super().__call__(*args, standalone_mode=False, **kwargs)
         except TyperException as error:
-            sys.exit(complain(error.format_message(), error.exit_code))
+            message = error.format_message()  # empty where the help was shown instead
+            sys.exit(complain(message, error.exit_code) if message else error.exit_code)
         except typer.Abort:
             sys.exit(INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)

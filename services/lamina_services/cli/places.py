@@ -1,6 +1,8 @@
 """Where the parts are: the local stack that runs, or the cloud that the environment names."""
 
+import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
@@ -20,9 +22,26 @@ def running_stack(home: Path) -> StackState | None:
 def memory_client(home: Path, context_url: str | None, *, timeout_s: float = 60) -> LaminaClient:
     """A client for the context service. ConfigurationError where there is none to ask."""
     url = context_url or Home(home).running().context_url
+    if (state := running_stack(home)) and stale(url, state):
+        raise ConfigurationError(
+            f"LAMINA_CONTEXT_URL: nothing listens at {url}, and the stack under {Home(home).root} is at "
+            f'{state.context_url}: eval "$(lamina status --env)" once more'
+        )
     if not url.startswith(("http://", "https://")):
         raise ConfigurationError(f"LAMINA_CONTEXT_URL: {url!r} does not begin with http:// or https://")
     return LaminaClient(url, timeout_s=timeout_s)
+
+
+def stale(url: str, state: StackState) -> bool:
+    """Whether a URL of this machine is left over from a stack that ended: another one, and nobody listens."""
+    address = urlsplit(url)
+    if url.rstrip("/") == state.context_url or address.hostname not in ("127.0.0.1", "localhost"):
+        return False
+    try:
+        with socket.create_connection((address.hostname, address.port or 80), timeout=1):
+            return False
+    except OSError:
+        return True
 
 
 def turn_publisher(home: Path, *, cloud: bool) -> TurnPublisher:

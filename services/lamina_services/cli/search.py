@@ -10,7 +10,7 @@ from lamina.model import Scope
 from lamina_services.cli.app import command, notes, output
 from lamina_services.cli.options import HOME, App, ContextUrl, Home, Json, Project, User
 from lamina_services.cli.places import memory_client
-from lamina_services.cli.tables import entities_table, episodes_table
+from lamina_services.cli.tables import print_found
 
 Query = Annotated[str, typer.Argument(help="What to look for.", envvar="LAMINA_QUERY")]
 Count = Annotated[
@@ -58,8 +58,7 @@ async def search(
     if json:
         console.print_json(answer.model_dump_json())
         return
-    console.print(entities_table("Statements", answer.entities))
-    console.print(episodes_table("Past turns", answer.episodes))
+    print_found(console, answer.entities, answer.episodes)
     if answer.degraded:
         notes().print(f"[yellow]missing:[/] {', '.join(answer.degraded)}")
 

@@ -20,7 +20,7 @@ from lamina.topology import load_topology
 from lamina.valkey.client import connect
 from lamina_services.cli.app import command, output
 from lamina_services.cli.options import HOME, ContextUrl, Home, Json
-from lamina_services.cli.places import environment_of, running_stack
+from lamina_services.cli.places import environment_of, running_stack, stale
 from lamina_services.local.home import Home as HomeFolder
 from lamina_services.local.home import StackState
 from lamina_services.local.ports import can_connect
@@ -71,7 +71,9 @@ async def status(
             output().print(f"export {name}={shlex.quote(value)}", markup=False, soft_wrap=True)
         return
     running = running_stack(home)
-    elsewhere = context_url if running is None or running.context_url != context_url else None
+    left_over = running is not None and context_url is not None and stale(context_url, running)
+    here = left_over or (running is not None and running.context_url == context_url)
+    elsewhere = None if here else context_url
     parts = await (_remote(elsewhere) if elsewhere else _local(HomeFolder(home)))
     if json:
         output().print_json(data=[asdict(part) for part in parts])

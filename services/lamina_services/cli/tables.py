@@ -82,17 +82,30 @@ def shortened(text: str, width: int) -> str:
 def summary_panel(summary: SummaryView | None, title: str = "Summary") -> Panel:
     """The rolling summary."""
     if summary is None:
-        return Panel("none yet", title=title, title_align="left")
+        return nothing(title)
     heading = f"{title}: of {summary.session_id}, version {summary.version}"
     return Panel(Text(summary.text), title=Text(heading), title_align="left")
 
 
+def nothing(title: str) -> Panel:
+    """What stands in for an empty table."""
+    return Panel("none yet", title=title, title_align="left")
+
+
+def print_found(console: Console, entities: Sequence[EntityView], episodes: Sequence[EpisodeView]) -> None:
+    """Statements and pieces of past turns, best first."""
+    title = "Statements (entities)"
+    console.print(entities_table(title, entities) if entities else nothing(title))
+    title = "Past turns (episodes)"
+    console.print(episodes_table(title, episodes) if episodes else nothing(title))
+
+
 def print_context(console: Console, answer: ContextResponse) -> None:
     """Every section of a context, and the block for the prompt."""
-    console.print(turns_table("Recent turns", ((t.turn_id, t.events) for t in oldest_first(answer.recent))))
+    turns = [(turn.turn_id, turn.events) for turn in oldest_first(answer.recent)]
+    console.print(turns_table("Recent turns (buffer)", turns) if turns else nothing("Recent turns (buffer)"))
     console.print(summary_panel(answer.summary))
-    console.print(entities_table("Statements", answer.entities))
-    console.print(episodes_table("Past turns", answer.episodes))
+    print_found(console, answer.entities, answer.episodes)
     console.print(Panel(Text(answer.prompt), title="The block for the prompt", title_align="left"))
     tokens = ", ".join(f"{name} {count}" for name, count in answer.tokens.items())
     times = ", ".join(f"{name} {took:.1f}" for name, took in answer.timings_ms.items())

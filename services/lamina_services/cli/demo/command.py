@@ -108,12 +108,11 @@ def _folder(given: Path | None, *, keep: bool) -> Generator[Path]:
 
 
 def _console(svg: Path | None) -> Console:
+    """As wide as the terminal; a picture and a pipe get room enough for the tables."""
     console = Console(record=svg is not None, highlight=False)
-    return (
-        console
-        if console.width >= _NARROWEST
-        else Console(record=svg is not None, highlight=False, width=_NARROWEST)
-    )
+    if svg is not None or not console.is_terminal:
+        console.width = max(console.width, _NARROWEST)
+    return console
 
 
 def _save(console: Console, svg: Path) -> None:
