@@ -100,8 +100,11 @@ class SummaryStore(Protocol):
         """Which of these turns a committed summary covers."""
         ...
 
-    async def uncovered(self, session: SessionKey) -> Sequence[Turn]:
-        """The logged turns that no summary covers yet, oldest first: what a lost buffer must get back."""
+    async def uncovered(self, session: SessionKey, *, beside: Sequence[str] = ()) -> Sequence[Turn]:
+        """The logged turns that no summary covers yet, oldest first: what a lost buffer must get back.
+
+        Without those named in `beside`, which the caller holds.
+        """
         ...
 
     async def commit(self, summary: Summary, turns: Sequence[Turn], event_id: uuid.UUID) -> None:
@@ -244,7 +247,7 @@ class Recalled:
     entities: tuple[EntityView, ...] = ()
     episodes: tuple[EpisodeView, ...] = ()
     tail: tuple[Turn, ...] = ()
-    """Turns that no summary covers yet, oldest first: filled only where it was asked for."""
+    """Latest turns that no summary covers and the caller does not hold, oldest first."""
 
 
 class MemoryReader(Protocol):
@@ -261,8 +264,9 @@ class MemoryReader(Protocol):
     ) -> Recalled:
         """All that a context needs, in one round trip. `vector` None: by words alone.
 
-        `tail`: how many uncovered turns to bring (0 while the buffer has them).
         `seen`: turns of the session that the caller holds already; no episode comes from them.
+        `tail`: how many of the session's latest turns to look at, beyond those, for some that no summary
+        covers and the caller has lost.
         """
         ...
 

@@ -185,7 +185,16 @@ async def test_undoing_brings_the_episodes_back_once(stores: Stores) -> None:
     compaction_id = await compact(stores, request)
     assert await stores.compactions.undo(APP, "ana", compaction_id) == 2
     assert await stores.compactions.undo(APP, "ana", compaction_id) == 0
-    assert [episode.turn_id for episode in await stores.old(request)] == ["t1", "t2"]
+
+
+async def test_an_undo_lasts_whatever_tick_comes_next(stores: Stores) -> None:
+    for number in (1, 2):
+        await stores.record(a_turn("ana", number))
+    await stores.compactions.undo(APP, "ana", await compact(stores, a_request("ana")))
+    await stores.record(a_turn("ana", 3))
+    later = a_request("ana").model_copy(update={"before": a_request("ana").before + timedelta(days=1)})
+    for request in (a_request("ana"), later):
+        assert [episode.turn_id for episode in await stores.old(request)] == ["t3"]
 
 
 async def test_nobody_undoes_another_users_compaction(stores: Stores) -> None:

@@ -1,6 +1,8 @@
 """The database's edge: transactions for a user, and the driver's errors made ours."""
 
 import asyncio
+import os
+import signal
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,9 +13,11 @@ import pytest_asyncio
 from psycopg import sql
 
 from lamina.errors import ConstraintViolated, DependencyUnavailable
+from lamina.model import MAX_IDENTIFIER_BYTES, Scope
 from lamina.postgres.database import Database, Query
+from lamina.postgres.entities import PostgresEntities
 from lamina.postgres.episodes import PostgresEpisodes
-from tests.builders import APP, a_turn, a_user
+from tests.builders import APP, a_chunk, a_statement, a_turn, a_user
 from tests.fixtures_postgres import TestDatabase, TestServer, login_of
 
 ROLE = "lamina_episodic_embedder"
@@ -115,12 +119,32 @@ async def test_errors_say_whether_trying_again_can_help(
     await database.close()
 
 
-async def test_names_too_long_for_an_index_are_parked_and_not_retried(database: Database) -> None:
-    # 256 characters of four bytes that do not compress, in each of four names.
-    name = "".join(chr(0x20000 + (n * 7919) % 40000) for n in range(256))
-    turn = a_turn(name, app=name[::-1], session=name[5:] + name[:5], turn_id=name[9:] + name[:9])
-    with pytest.raises(ConstraintViolated):
-        await PostgresEpisodes(database).record(turn, [])
+async def test_the_longest_names_that_a_turn_may_have_fit_every_index(
+    database: Database, memory_database: TestDatabase
+) -> None:
+    # Characters of four bytes that do not compress, in every name.
+    name = "".join(chr(0x20000 + (n * 7919) % 40000) for n in range(MAX_IDENTIFIER_BYTES // 4))
+    turn = a_turn(
+        name, app=name[::-1], session=name[5:] + name[:5], turn_id=name[9:] + name[:9], project_id=name[3:]
+    )
+    await PostgresEpisodes(database).record(turn, [a_chunk(0, "found")])
+    statement = a_statement(turn, "I like tabs", subject=(name * 4)[:200], scope=Scope.PROJECT)
+    async with memory_database.open("lamina_entity_extractor", size=1) as extracting:
+        learned = await PostgresEntities(extracting).absorb(turn, [statement], "test", uuid.uuid4())
+    assert len(learned.changed) == 1
+
+
+async def test_a_server_that_is_frozen_is_unavailable_in_time(memory_database: TestDatabase) -> None:
+    database = Database(memory_database.service(ROLE), size=1, timeout_s=0.3)
+    [[backend]] = await database.read(APP, "ana", [BACKEND])
+    os.kill(backend["pid"], signal.SIGSTOP)
+    try:
+        for question in (database.read(APP, "ana", [BACKEND]), database.ping()):
+            with pytest.raises(DependencyUnavailable):
+                await asyncio.wait_for(question, 20)
+    finally:
+        os.kill(backend["pid"], signal.SIGCONT)
+        await database.close()
 
 
 async def test_a_server_that_is_not_there_is_unavailable_in_time() -> None:

@@ -95,6 +95,32 @@ async def test_a_lost_session_gets_back_what_no_summary_covers(running: Running)
     assert view.turns == (turns[4], turns[5])
 
 
+async def test_a_session_that_comes_back_as_it_was_a_while_ago_loses_nothing(running: Running) -> None:
+    user = a_user()
+    session = a_session(user)
+    turns = [a_turn(user, number) for number in range(10, 18)]
+
+    async def take(turn: Turn) -> None:
+        await running.buffer.append(turn)
+        await running.log.record(turn, [])
+        await running.summarise(turn)
+
+    for turn in turns[:4]:
+        await take(turn)
+    snapshot = {key: await running.valkey.dump(key) for key in session_keys(session)}
+    for turn in turns[4:6]:
+        await take(turn)
+    for key, value in snapshot.items():
+        await running.valkey.delete(key)
+        if value is not None:
+            await running.valkey.restore(key, 0, value)
+    for turn in turns[6:]:
+        await take(turn)
+    said, view = await running.state(session)
+    held = [turn.turn_id for turn in view.turns]
+    assert sorted([*said, *held]) == [turn.turn_id for turn in turns]
+
+
 async def test_a_new_session_starts_from_the_summary_of_the_one_before(running: Running) -> None:
     user = a_user()
     for number in range(3):

@@ -3,11 +3,11 @@
 import time
 
 from lamina.api import ContextRequest, ContextResponse
+from lamina.deadline import Attempt, Deadline
 from lamina.errors import DependencyUnavailable
 from lamina.model import SessionKey
 from lamina.ports import Buffer, Embedder, MemoryReader, Recalled, TokenCounter
 from lamina.settings import Settings
-from lamina_services.context.deadline import Attempt, Deadline
 from lamina_services.context.decision import Material, assemble, newest
 
 BUFFER_SHARE = 0.3
@@ -43,7 +43,6 @@ async def build_context(
         spent = deadline.total_s - deadline.left_s
         vector = await embedding.within(deadline.total_s * EMBED_SHARE - spent)
 
-    known = view is not None and view.known
     turns = view.turns if view else ()
     until = deadline.left_s - min(deadline.total_s * ASSEMBLE_SHARE, 0.25)
     recalling = Attempt(
@@ -52,7 +51,7 @@ async def build_context(
             request.model_copy(update={"deadline_ms": max(1, int(until * 1000))}),
             vector,
             embedder.name,
-            tail=0 if known else settings.summary_trigger_turns + settings.summary_keep_turns,
+            tail=settings.summary_trigger_turns + settings.summary_keep_turns,
             seen=[turn.turn_id for turn in turns],
         ),
     )
@@ -62,7 +61,8 @@ async def build_context(
 
     assembled = time.perf_counter()
     material = Material(
-        turns=turns if known or recalled is None else recalled.tail,
+        # A buffer that lost the session, or came back as it was a while ago, does not know what it lacks.
+        turns=tuple(sorted((*turns, *(recalled.tail if recalled else ())), key=lambda turn: turn.order)),
         summary=newest(session, view.summary if view else None, recalled.summary if recalled else None),
         recalled=recalled or Recalled(),
         memory_missing=recalled is None,

@@ -3,8 +3,8 @@
 import time
 
 from lamina.api import SearchRequest, SearchResponse
+from lamina.deadline import Attempt
 from lamina.ports import Embedder, MemoryReader
-from lamina_services.context.deadline import Attempt
 
 EMBED_S = 1.5
 """How long a search waits for the question's vector before it goes by words alone."""

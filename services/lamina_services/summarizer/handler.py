@@ -65,13 +65,11 @@ def _origin(turn: Turn, view: BufferView) -> tuple[str | None, str | None]:
 async def _complete_view(turn: Turn, buffer: Buffer, summaries: SummaryStore) -> BufferView:
     """The session's buffer, with what it lost (if it did) put back from the event and the log.
 
-    Once a summary is cached the buffer has lost nothing, so the log is asked only before that.
+    Valkey may have come back empty, or as it was a while ago: what it holds never tells what it has lost.
     """
     view = await buffer.read(turn.session)
     held = {each.turn_id for each in view.turns}
-    missing = (
-        [] if view.summary else [t for t in await summaries.uncovered(turn.session) if t.turn_id not in held]
-    )
+    missing = list(await summaries.uncovered(turn.session, beside=sorted(held)))
     held.update(each.turn_id for each in missing)
     if turn.turn_id not in held and not await summaries.covered(turn.session, [turn.turn_id]):
         missing.append(turn)

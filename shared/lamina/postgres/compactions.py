@@ -47,9 +47,14 @@ class PostgresCompactions:
             """
             WITH old AS (
                 SELECT session_id, turn_id, occurred_at, count(*) AS chunks
-                FROM lamina.episodes
+                FROM lamina.episodes AS e
                 WHERE app = %(app)s AND user_id = %(user_id)s AND archived_by IS NULL
                   AND project_id IS NOT DISTINCT FROM %(project_id)s AND occurred_at < %(before)s
+                  AND NOT EXISTS (  -- an undo lasts: what it brought back is not taken again
+                      SELECT FROM lamina.compaction_episodes AS undone
+                      WHERE undone.app = e.app AND undone.user_id = e.user_id
+                        AND undone.episode_id = e.episode_id
+                  )
                 GROUP BY occurred_at, session_id, turn_id
                 ORDER BY occurred_at, session_id, turn_id
                 LIMIT %(size)s + 1

@@ -10,6 +10,7 @@ from psycopg import errors
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 
+from lamina.deadline import answer_of
 from lamina.errors import ConstraintViolated, DependencyUnavailable, LaminaError, StaleVersion
 from lamina.settings import Settings
 
@@ -27,6 +28,10 @@ _NOT_MIGRATED = (
     errors.UndefinedFunction,
     errors.InvalidSchemaName,
 )
+
+
+PING_S = 2.0
+"""How long a health check waits."""
 
 
 class Database:
@@ -88,6 +93,9 @@ class Database:
 
     async def read(self, app: str, user_id: str, queries: Sequence[Query]) -> list[list[DictRow]]:
         """The rows of each query, from one read-only transaction that takes one round trip."""
+        return await answer_of("database", self._read(app, user_id, queries), self._timeout_s + 1)
+
+    async def _read(self, app: str, user_id: str, queries: Sequence[Query]) -> list[list[DictRow]]:
         async with self._transaction() as conn:
             await self._become(conn, app, user_id, read_only=True)
             cursors = [await conn.execute(query, parameters) for query, parameters in queries]
@@ -96,6 +104,9 @@ class Database:
 
     async def ping(self) -> None:
         """Raise DependencyUnavailable unless the database answers and has been migrated."""
+        await answer_of("database", self._ping(), PING_S)
+
+    async def _ping(self) -> None:
         async with self.as_nobody() as conn:
             await (await conn.execute("SELECT 'lamina.turns'::regclass")).fetchall()
 

@@ -53,8 +53,15 @@ summary AS (
 ),
 tail AS (
     SELECT t.header, t.events, t.occurred_at, t.turn_id
-    FROM lamina.turns AS t
-    WHERE t.app = %(app)s AND t.user_id = %(user_id)s AND t.session_id = %(session_id)s
+    FROM (
+        SELECT latest.*
+        FROM lamina.turns AS latest
+        WHERE latest.app = %(app)s AND latest.user_id = %(user_id)s AND latest.session_id = %(session_id)s
+        ORDER BY latest.occurred_at DESC, latest.turn_id DESC
+        LIMIT %(tail)s::integer + cardinality(%(seen)s::text[])
+    ) AS t
+    WHERE %(tail)s::integer > 0
+      AND t.turn_id <> ALL(%(seen)s::text[])
       AND NOT EXISTS (
           SELECT FROM lamina.summary_turns AS covered
           WHERE covered.app = t.app AND covered.user_id = t.user_id

@@ -95,13 +95,14 @@ class PostgresSummaries:
         [rows] = await self._database.read(session.app, session.user_id, [query])
         return frozenset(row["turn_id"] for row in rows)
 
-    async def uncovered(self, session: SessionKey) -> Sequence[Turn]:
-        """The logged turns that no summary covers yet, oldest first."""
+    async def uncovered(self, session: SessionKey, *, beside: Sequence[str] = ()) -> Sequence[Turn]:
+        """See `SummaryStore.uncovered`."""
         query: Query = (
             """
             SELECT t.header::text, t.events::text
             FROM lamina.turns AS t
             WHERE t.app = %(app)s AND t.user_id = %(user_id)s AND t.session_id = %(session_id)s
+              AND t.turn_id <> ALL(%(beside)s::text[])
               AND NOT EXISTS (
                   SELECT FROM lamina.summary_turns AS c
                   WHERE c.app = %(app)s AND c.user_id = %(user_id)s AND c.session_id = %(session_id)s
@@ -109,7 +110,7 @@ class PostgresSummaries:
               )
             ORDER BY t.occurred_at, t.turn_id
             """,
-            session.model_dump(),
+            {**session.model_dump(), "beside": list(beside)},
         )
         [rows] = await self._database.read(session.app, session.user_id, [query])
         return [turn_of(row) for row in rows]

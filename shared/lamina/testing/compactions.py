@@ -115,11 +115,13 @@ class InMemoryCompactions:
 
     def _old(self, request: CompactionRequested) -> list[HeldEpisode]:
         wanted = (request.app, request.user_id, request.project_id)
+        undone = {each for held in self.compactions.values() if held.undone for each in held.result.covers}
         return [
             held
             for held in self._episodes.all()
             if (held.turn.app, held.turn.user_id, held.turn.project_id) == wanted
             and held.archived_by is None
+            and held.episode_id not in undone
             and held.turn.occurred_at < request.before
         ]
 

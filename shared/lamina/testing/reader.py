@@ -44,7 +44,7 @@ class InMemoryReader:
             for entity in self._in_scope(request.project_id, request.session_id)
             if entity.valid_to is None
         ]
-        of_session = [turn for turn in self.turns if turn.session_id == request.session_id]
+        lost = [t for t in self.turns if t.session_id == request.session_id and t.turn_id not in seen]
         return Recalled(
             summary=self.summaries.get(request.session_id)
             or self.summaries.get(request.previous_session_id or ""),
@@ -55,7 +55,7 @@ class InMemoryReader:
                 [e for e in self._episodes(request.project_id) if e.turn_id not in seen],
                 request.max_episodes if request.query.strip() else 0,
             ),
-            tail=tuple(of_session[max(0, len(of_session) - tail) :]),
+            tail=tuple(lost[max(0, len(lost) - tail) :]),
         )
 
     async def search(self, request: SearchRequest, vector: Vector | None, model: str) -> Recalled:

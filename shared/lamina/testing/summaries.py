@@ -45,10 +45,11 @@ class InMemorySummaries:
         """See `SummaryStore.covered`."""
         return frozenset(turn_ids) & self.covers.get(session, {}).keys()
 
-    async def uncovered(self, session: SessionKey) -> Sequence[Turn]:
+    async def uncovered(self, session: SessionKey, *, beside: Sequence[str] = ()) -> Sequence[Turn]:
         """See `SummaryStore.uncovered`."""
         covered = self.covers.get(session, {})
-        waiting = [turn for turn in self.log.get(session, {}).values() if turn.turn_id not in covered]
+        known = {*covered, *beside}
+        waiting = [turn for turn in self.log.get(session, {}).values() if turn.turn_id not in known]
         return sorted(waiting, key=lambda turn: turn.order)
 
     async def commit(self, summary: Summary, turns: Sequence[Turn], event_id: uuid.UUID) -> None:

@@ -15,11 +15,11 @@ Client = Redis | RedisCluster
 
 _SCHEMES = {"valkey": "redis", "valkeys": "rediss", "redis": "redis", "rediss": "rediss"}
 _CONNECT_TIMEOUT_S = 2.0
-_ANSWER_TIMEOUT_S = 5.0
+_ANSWER_TIMEOUT_S = 2.0
 _POOL = 64
 _POOL_WAIT_S = 2.0
 _HEALTH_CHECK_S = 30
-_RETRIES = 2
+_RETRIES = 1
 
 
 def valkey_client(settings: Settings) -> Client:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
-from lamina.errors import LaminaError
+from lamina.errors import DependencyUnavailable, LaminaError
 from lamina.telemetry import log
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class Attempt(Generic[T]):
         await asyncio.wait({self._task}, timeout=max(0.0, seconds))
         self.took_ms = self.took_ms or (time.perf_counter() - self._began) * 1000
         if not self._task.done():
-            self._let_go()
+            _let_go(self._task)
             log.warning("%s was late: %.0f ms", self._what, self.took_ms)
             self.failed = True
             return None
@@ -62,10 +62,22 @@ class Attempt(Generic[T]):
         finally:
             self.took_ms = (time.perf_counter() - self._began) * 1000
 
-    def _let_go(self) -> None:
-        _abandoned.add(self._task)
-        self._task.add_done_callback(_forget)
-        self._task.cancel()
+
+async def answer_of(what: str, question: Coroutine[Any, Any, T], seconds: float) -> T:
+    """The answer. DependencyUnavailable after so many seconds, even where the driver cannot be cancelled:
+    a server that is frozen, not gone, answers neither the question nor the wish to end it."""
+    task = asyncio.ensure_future(question)
+    done, _ = await asyncio.wait({task}, timeout=seconds)
+    if not done:
+        _let_go(task)
+        raise DependencyUnavailable(what, f"no answer within {seconds:.0f} s")
+    return task.result()
+
+
+def _let_go(task: asyncio.Task[Any]) -> None:
+    _abandoned.add(task)
+    task.add_done_callback(_forget)
+    task.cancel()
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
