@@ -349,6 +349,10 @@ class Embedder(Protocol):
 
     name: str
 
+    async def warm(self) -> None:
+        """Load what the first call would otherwise wait for. Costs no call of a remote model."""
+        ...
+
     async def documents(self, texts: Sequence[str]) -> list[Vector]:
         """One vector for each text."""
         ...

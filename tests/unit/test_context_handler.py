@@ -76,6 +76,8 @@ class StubEmbedder:
         self.failure: Exception | None = None
         self.asked: list[str] = []
 
+    async def warm(self) -> None: ...
+
     async def documents(self, texts: Sequence[str]) -> list[Vector]:
         return [[1.0] for _ in texts]
 

@@ -27,6 +27,8 @@ ODD = {"author": "user", "content": {"role": "user", "parts": [PART]}}
 class NoEmbedder:
     name = "none"
 
+    async def warm(self) -> None: ...
+
     async def documents(self, texts: object) -> list[Vector]:
         raise NotImplementedError
 

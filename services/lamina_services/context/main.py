@@ -1,6 +1,8 @@
 """Transport of the read side: a functions-framework function, `context`."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from typing import Any
 
 import functions_framework.aio
@@ -80,6 +82,7 @@ async def answer(request: Request, parts: Callable[[], Wiring] = wiring) -> Resp
     """Route one request; every refusal is a problem document."""
     path = request.url.path.rstrip("/")
     if path.endswith("/healthz"):
+        _warm_up(parts())
         return await _worker(request)
     try:
         route = _ROUTES.get(path)
@@ -93,6 +96,16 @@ async def answer(request: Request, parts: Callable[[], Wiring] = wiring) -> Resp
         return json_response(await route(request, parts()))
     except LaminaError as error:
         return problem(error)
+
+
+@cache
+def _warm_up(parts: Wiring) -> asyncio.Task[None]:
+    """Once, in the background: the first question should not wait for the model to load."""
+
+    async def warm() -> None:
+        await parts.embedder.warm()
+
+    return asyncio.create_task(warm())
 
 
 @functions_framework.aio.http

@@ -72,6 +72,10 @@ class MiniLmEmbedder:
         self._loading = Lock()
         self._turns = asyncio.Lock()
 
+    async def warm(self) -> None:
+        """Load the model, in a thread."""
+        await self._embed(["ready"])
+
     async def documents(self, texts: Sequence[str]) -> list[Vector]:
         """One vector for each text, in threads.
 

@@ -90,6 +90,9 @@ class HashEmbedder:
     asked: int = 0
     """How many texts were embedded so far."""
 
+    async def warm(self) -> None:
+        """Nothing is loaded here."""
+
     async def documents(self, texts: Sequence[str]) -> list[Vector]:
         """One vector for each text."""
         failure = self.failures.pop(0) if self.failures else None

@@ -45,6 +45,9 @@ class GeminiEmbedder:
         self._count = EstimatedTokens().count
         self.name = f"{self._model}/{DIMENSIONS}"
 
+    async def warm(self) -> None:
+        """Nothing is loaded here."""
+
     async def documents(self, texts: Sequence[str]) -> list[Vector]:
         """One vector for each text; a text longer than the model reads is embedded by its head."""
         vectors: list[Vector] = []
