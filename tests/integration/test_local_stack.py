@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 
 import httpx
@@ -33,10 +33,12 @@ PARTS = {
 
 
 @contextlib.asynccontextmanager
-async def _up(home: Path, *options: str) -> AsyncGenerator[asyncio.subprocess.Process]:
+async def _up(
+    home: Path, *options: str, started_by: Sequence[str] = ()
+) -> AsyncGenerator[asyncio.subprocess.Process]:
     """`lamina up` as a person runs it, ready to use; killed at the end if it still runs."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "lamina_services.cli.main", "up", "--free-ports", *options),
+        *(*started_by, sys.executable, "-m", "lamina_services.cli.main", "up", "--free-ports", *options),
         env={**os.environ, **ISOLATED, "LAMINA_HOME": str(home)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -129,6 +131,16 @@ async def test_ctrl_c_stops_every_child(tmp_path: Path) -> None:
         assert await asyncio.wait_for(process.wait(), 60) == 0
         assert not any(child.find() for child in state.children)
     assert Home(tmp_path).read_state() is None
+
+
+async def test_an_interrupt_also_stops_a_stack_that_a_script_started_in_the_background(
+    tmp_path: Path,
+) -> None:
+    async with _up(tmp_path, started_by=("sh", "-c", 'trap "" INT; exec "$@"', "sh")) as process:
+        state = Home(tmp_path).running()
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(process.wait(), 60) == 0
+        assert not any(child.find() for child in state.children)
 
 
 async def test_a_killed_stack_leaves_no_child_and_comes_back_with_its_data(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.envelope import MAX_MESSAGE_BYTES, encode
+from lamina.events import TurnPublished, TurnRecorded
 from lamina.model import Turn
 from lamina_services.cli.coding_session import events_of
 from lamina_services.cli.turn_lines import (
@@ -20,6 +22,7 @@ from lamina_services.cli.turn_lines import (
 )
 
 ANA = Defaults(app="demo", user_id="ana", project_id="shop")
+NOON = "2026-02-01T12:00:00Z"
 
 
 def _turns(path: Path, defaults: Defaults = ANA) -> list[Turn]:
@@ -50,6 +53,26 @@ def test_a_gzipped_file_is_read_like_a_plain_one(tmp_path: Path) -> None:
     file = tmp_path / "turns.jsonl.gz"
     file.write_bytes(gzip.compress(b'{"session_id": "s", "user": "packed"}\n'))
     assert [turn.events[0].root["content"]["parts"][0]["text"] for turn in _turns(file)] == ["packed"]
+
+
+def test_a_turn_of_the_largest_size_is_good_and_can_be_recorded_and_one_byte_more_is_bad(
+    tmp_path: Path,
+) -> None:
+    def line(length: int) -> str:
+        events = [{"author": "user", "content": {"parts": [{"text": "x" * length}]}}]
+        return json.dumps({"session_id": "s", "turn_id": "t", "events": events, "occurred_at": NOON})
+
+    file = tmp_path / "turns.jsonl"
+    file.write_text(line(1), "utf-8")
+    message = encode(TurnPublished(turn=_turns(file)[0]))
+    attributes = sum(len(name) + len(value) for name, value in message.attributes.items())
+    room = MAX_MESSAGE_BYTES - len(message.data) - attributes
+    file.write_text(f"{line(1 + room)}\n{line(2 + room)}", "utf-8")
+    fits, too_large = read_lines(file, plain_turn, ANA)
+    assert isinstance(fits, Good)
+    assert isinstance(too_large, Bad)
+    assert "Pub/Sub carries at most" in too_large.problem
+    assert encode(TurnRecorded(turn=fits.turn)).data == encode(TurnPublished(turn=fits.turn)).data
 
 
 def _tool_use(asked: str, answered: str) -> str:

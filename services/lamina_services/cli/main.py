@@ -13,7 +13,8 @@ from lamina_services.cli.up import up
 
 app = LaminaApp(
     name="lamina",
-    help="Memory for AI agents: run it locally, feed it, ask it. Every option has an environment variable.",
+    help="Memory for AI agents: run it locally, feed it, ask it. Every option has an environment variable. "
+    "LAMINA_DEBUG=1 shows the traceback of an internal error.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -9,8 +9,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lamina.client import TurnPublisher
-from lamina.errors import ConfigurationError, Permanent
-from lamina.model import Turn
+from lamina.errors import ConfigurationError
 from lamina_services.cli.app import command, complain, notes, output
 from lamina_services.cli.options import HOME, Cloud, Home, Json
 from lamina_services.cli.places import turn_publisher
@@ -89,15 +88,12 @@ async def publish(
             f"nothing was published: {len(bad)} of {len(lines)} lines are bad; --skip-bad sends the others"
         )
     async with turn_publisher(home, cloud=cloud) as publisher:
-        refused = await _publish_all(publisher, good)
-    for line in refused:
-        complain(f"{file}: line {line.number}: {line.problem}")
-    counts = {"published": len(good) - len(refused), "bad": len(bad), "refused": len(refused)}
+        await _publish_all(publisher, good)
     if json:
-        output().print_json(data=counts)
+        output().print_json(data={"published": len(good), "bad": len(bad)})
     else:
-        output().print(f"published {counts['published']} turns")
-    if bad or refused:
+        output().print(f"published {len(good)} turns")
+    if bad:
         raise typer.Exit(1)
 
 
@@ -106,28 +102,16 @@ def reader_of(file_format: Format) -> Reader:
     return coding_session_turn if file_format is Format.CODING_SESSION else plain_turn
 
 
-async def _publish_all(publisher: TurnPublisher, lines: list[Good]) -> list[Bad]:
-    """Publish a few at a time, and say how far it is. Gives the lines that were too large."""
+async def _publish_all(publisher: TurnPublisher, lines: list[Good]) -> None:
+    """Publish a few at a time, and say how far it is."""
     places = asyncio.Semaphore(_AT_ONCE)
     columns = (TextColumn("publishing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=notes(), transient=True) as progress:
         task = progress.add_task("publishing", total=len(lines))
 
-        async def send(line: Good) -> Bad | None:
+        async def send(line: Good) -> None:
             async with places:
-                problem = await _send(publisher, line.turn)
+                await publisher.publish(line.turn)
             progress.advance(task)
-            return Bad(line.number, problem) if problem else None
 
-        outcomes = await asyncio.gather(*(send(line) for line in lines))
-    return [outcome for outcome in outcomes if outcome is not None]
-
-
-async def _send(publisher: TurnPublisher, turn: Turn) -> str | None:
-    try:
-        await publisher.publish(turn)
-    except ConfigurationError:
-        raise
-    except Permanent as error:
-        return str(error)
-    return None
+        await asyncio.gather(*(send(line) for line in lines))

@@ -11,7 +11,8 @@ _HEADING = """# The `lamina` command
 
 Generated from the commands (`make docs`); a test fails where the two differ. Every option can also be set
 in the environment, by the variable beside it. A mistake is one line on stderr: exit code 1 where something
-failed, 2 where the command line was wrong.
+failed, 2 where the command line was wrong. Exit code 70 is an internal error, a defect of Lamina: the
+variable `LAMINA_DEBUG=1` shows its traceback, with exit code 1. An interrupted command ends with 130.
 """
 
 

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from lamina import strict_json
-from lamina.errors import ConfigurationError, InvalidEvent
+from lamina.envelope import encode
+from lamina.errors import ConfigurationError, InvalidEvent, TooLarge
+from lamina.events import TurnPublished
 from lamina.model import Turn, derived_id
 from lamina.turns import complete_turn
 from lamina_services.cli.coding_session import events_of
@@ -78,6 +81,8 @@ def read_lines(path: Path, read: Reader, defaults: Defaults) -> Iterator[Good | 
                     yield _read_line(Line(number, text.strip(), now), read, defaults)
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror or error}") from None
+    except (EOFError, zlib.error) as error:
+        raise ConfigurationError(f"{path}: the gzip data is cut off or damaged: {error}") from None
 
 
 def plain_turn(line: Line, value: Any, defaults: Defaults) -> Turn:
@@ -106,7 +111,11 @@ def coding_session_turn(line: Line, value: Any, defaults: Defaults) -> Turn:
 
 def _read_line(line: Line, read: Reader, defaults: Defaults) -> Good | Bad:
     try:
-        return Good(line.number, read(line, strict_json.loads(line.text), defaults))
+        turn = read(line, strict_json.loads(line.text), defaults)
+        encode(TurnPublished(turn=turn))  # a turn that fits here also fits as turn-ingest sends it on
+        return Good(line.number, turn)
+    except TooLarge as error:
+        return Bad(line.number, str(error))
     except InvalidEvent as error:
         return Bad(line.number, str(error).replace("body: is not JSON", "is not JSON"))
 

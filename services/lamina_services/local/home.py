@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from lamina.errors import ConfigurationError
 from lamina.model import Frozen
@@ -18,6 +18,7 @@ from lamina_services.local.identity import ProcessIdentity
 DEFAULT_HOME = Path(".lamina")
 
 _OURS = ("postgres", "postgres.new", "valkey", "pubsub", "logs", "secrets.json", "stack.json", "lock")
+_SECRETS = TypeAdapter(dict[str, str])
 
 
 class StackState(Frozen):
@@ -62,6 +63,8 @@ class Home:
             for folder in (self.logs, self.valkey, self.pubsub):
                 folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
+            if isinstance(error, NotADirectoryError) or self.root.is_file():
+                raise self._no_folder() from error
             raise ConfigurationError(
                 f"LAMINA_HOME: {self.root} cannot be used: {error.strerror or error}"
             ) from error
@@ -80,10 +83,21 @@ class Home:
 
     def secret(self, *names: str) -> dict[str, str]:
         """The passwords of these names, made up on first use and kept."""
-        known: dict[str, str] = json.loads(self._secrets.read_text("utf-8")) if self._secrets.exists() else {}
-        known = {**{name: secrets.token_urlsafe(24) for name in names}, **known}
+        known = {**{name: secrets.token_urlsafe(24) for name in names}, **self._known_secrets()}
         _write_private(self._secrets, json.dumps(known, indent=2))
         return {name: known[name] for name in names}
+
+    def _known_secrets(self) -> dict[str, str]:
+        try:
+            return _SECRETS.validate_json(self._secrets.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValidationError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no JSON object of passwords"
+            raise ConfigurationError(
+                f"{self._secrets} cannot be read ({why}): restore it, since the data needs its passwords, "
+                "or `lamina down --wipe` deletes both"
+            ) from None
 
     def write_state(self, state: StackState) -> None:
         """Say what runs."""
@@ -92,9 +106,11 @@ class Home:
     def read_state(self) -> StackState | None:
         """What runs, or ran when the stack was last killed; None after a clean stop."""
         try:
-            return StackState.model_validate_json(self._state.read_text("utf-8"))
+            return StackState.model_validate_json(self._state.read_bytes())
         except FileNotFoundError:
             return None
+        except NotADirectoryError as error:
+            raise self._no_folder() from error
         except (OSError, ValidationError) as error:
             raise ConfigurationError(
                 f"{self._state} cannot be read ({str(error).splitlines()[0]}); `lamina down --wipe` clears it"
@@ -132,12 +148,18 @@ class Home:
         """Delete what a stack keeps here, and nothing else."""
         for name in _OURS:
             path = self.root / name
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+            try:
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+            except NotADirectoryError as error:
+                raise self._no_folder() from error
         if self.root.is_dir() and not any(self.root.iterdir()):
             self.root.rmdir()
+
+    def _no_folder(self) -> ConfigurationError:
+        return ConfigurationError(f"LAMINA_HOME: {self.root} is not a folder; name another one")
 
 
 def _write_private(path: Path, text: str) -> None:
