@@ -209,11 +209,14 @@ class CompactionStore(Protocol):
     """Plans, applies and undoes compaction."""
 
     async def plan(self, before: datetime) -> Sequence[CompactionRequested]:
-        """Who has unarchived episodes from before this moment. Keys only: no content crosses users."""
+        """Who has episodes from before this moment that no compaction has covered, not even one undone since.
+
+        Keys only: no content crosses users.
+        """
         ...
 
     async def batch(self, request: CompactionRequested, size: int) -> CompactionBatch:
-        """The oldest unarchived turns before the request's moment, whole, about `size` chunks."""
+        """The oldest such turns before the request's moment, whole, about `size` chunks."""
         ...
 
     async def apply(
@@ -228,7 +231,10 @@ class CompactionStore(Protocol):
         ...
 
     async def undo(self, app: str, user_id: str, compaction_id: uuid.UUID) -> int:
-        """Bring the archived episodes back and retire the consolidation. Gives how many came back."""
+        """Bring the archived episodes back and retire the consolidation. Gives how many came back.
+
+        It lasts: they are not planned again.
+        """
         ...
 
     async def expire(self, now: datetime) -> dict[str, int]:

@@ -197,6 +197,24 @@ async def test_an_undo_lasts_whatever_tick_comes_next(stores: Stores) -> None:
         assert [episode.turn_id for episode in await stores.old(request)] == ["t3"]
 
 
+async def test_nobody_is_planned_for_what_an_undo_brought_back(stores: Stores) -> None:
+    await stores.record(a_turn("ana"))
+    await stores.record(a_turn("bo"))
+    await stores.compactions.undo(APP, "ana", await compact(stores, a_request("ana")))
+    assert list(await stores.compactions.plan(LATER)) == [a_request("bo")]
+
+
+async def test_a_compaction_under_way_takes_nothing_that_an_undo_brought_back_meanwhile(
+    stores: Stores,
+) -> None:
+    await stores.record(a_turn("ana"))
+    slow = a_request("ana", before=LATER + timedelta(hours=1))
+    under_way = a_consolidation(await stores.old(slow))
+    await stores.compactions.undo(APP, "ana", await compact(stores, a_request("ana")))
+    with pytest.raises(StaleVersion):
+        await stores.compactions.apply(slow, under_way, slow.event_id())
+
+
 async def test_nobody_undoes_another_users_compaction(stores: Stores) -> None:
     await stores.record(a_turn("ana"))
     compaction_id = await compact(stores, a_request("ana"))

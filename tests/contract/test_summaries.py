@@ -11,6 +11,7 @@ import pytest_asyncio
 from lamina.errors import StaleVersion
 from lamina.model import SessionKey, Summary, SummaryLine, Turn
 from lamina.ports import SummaryStore
+from lamina.postgres.episodes import PostgresEpisodes
 from lamina.postgres.summaries import PostgresSummaries
 from lamina.testing.summaries import InMemorySummaries
 from tests.builders import BEGAN, a_session, a_turn, a_user
@@ -143,3 +144,25 @@ async def test_covered_turns_are_in_the_log_and_do_not_wait(summaries: SummarySt
     user = a_user()
     await commit(summaries, a_summary(a_session(user), 1), [a_turn(user, 1)])
     assert list(await summaries.uncovered(a_session(user))) == []
+
+
+async def test_turns_that_the_caller_holds_do_not_come_again(
+    memory_database: TestDatabase,
+) -> None:
+    user = a_user()
+    turns = [a_turn(user, number) for number in range(1, 6)]
+    memory = InMemorySummaries()
+    memory.log[a_session(user)] = {turn.turn_id: turn for turn in turns}
+    async with (
+        memory_database.open("lamina_summarizer") as writing,
+        memory_database.open("lamina_episodic_embedder") as logging,
+    ):
+        for turn in turns:
+            await PostgresEpisodes(logging).record(turn, [])
+        for store in (memory, PostgresSummaries(writing)):
+            await commit(store, a_summary(a_session(user), 1), turns[:2])
+            assert list(await store.uncovered(a_session(user))) == turns[2:]
+            assert list(await store.uncovered(a_session(user), beside=["t1", "t4", "t9"])) == [
+                turns[2],
+                turns[4],
+            ]

@@ -1,6 +1,8 @@
 """What only the buffer on Valkey promises: its keys, their lifetime, its cost, and how it fails."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -167,6 +169,31 @@ async def test_a_server_that_is_not_there_is_a_transient_failure(tmp_path: Path)
             await call
         assert caught.value.__cause__ is not None
     await adapter.aclose()
+
+
+async def test_a_frozen_server_is_given_up_in_time_and_answers_the_right_questions_once_it_thaws(
+    tmp_path: Path,
+) -> None:
+    valkey = start_valkey(tmp_path)
+    client: Any = connect(f"valkey://127.0.0.1:{valkey.port}")
+    adapter = ValkeyBuffer(client, TTL_S)
+    sessions = [a_session() for _ in range(4)]
+    for number, session in enumerate(sessions):
+        await adapter.append(a_turn(session, number))
+    pid = (await client.info("server"))["process_id"]
+    await asyncio.gather(*(adapter.read(session) for session in sessions))  # as many connections
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        async with asyncio.timeout(12):
+            calls = [adapter.read(sessions[0]), adapter.append(a_turn(sessions[1], 9)), adapter.ping()]
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert [type(outcome) for outcome in outcomes] == [DependencyUnavailable] * 3
+    views = await asyncio.gather(*(adapter.read(session) for session in sessions))
+    assert [view.turns[0].turn_id for view in views] == [f"t{number}" for number in range(4)]
+    await adapter.aclose()
+    valkey.stop()
 
 
 async def test_a_replica_after_a_failover_is_a_transient_failure_but_still_reads(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """The database's edge: transactions for a user, and the driver's errors made ours."""
 
 import asyncio
+import itertools
 import os
 import signal
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -12,7 +14,7 @@ import pytest
 import pytest_asyncio
 from psycopg import sql
 
-from lamina.errors import ConstraintViolated, DependencyUnavailable
+from lamina.errors import ConstraintViolated, DependencyUnavailable, StaleVersion
 from lamina.model import MAX_IDENTIFIER_BYTES, Scope
 from lamina.postgres.database import Database, Query
 from lamina.postgres.entities import PostgresEntities
@@ -81,6 +83,30 @@ async def test_an_error_that_surfaces_at_the_commit_is_translated_and_leaves_not
     assert await marks(database, user) == 2
 
 
+async def test_a_transaction_that_fails_says_so_once_and_the_driver_logs_nothing(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    user, event_id = a_user(), uuid.uuid4()
+    await mark(database, user, event_id)
+
+    async def fail(*, at_a_fetch: bool, behind: int, own: bool) -> None:
+        insert = "INSERT INTO lamina.processed_events VALUES (%(app)s, %(user)s, 'test', %(id)s) RETURNING 1"
+        async with database.as_user(APP, user) as conn:
+            taken = await conn.execute(insert, {"app": APP, "user": user, "id": event_id})
+            for _ in range(behind):
+                await conn.execute(insert, {"app": APP, "user": user, "id": uuid.uuid4()})
+            if own:
+                raise StaleVersion("another worker was faster")
+            if at_a_fetch:
+                await taken.fetchall()
+
+    for case in itertools.product([False, True], [0, 3], [False, True]):
+        with pytest.raises((ConstraintViolated, StaleVersion)):
+            await fail(at_a_fetch=case[0], behind=case[1], own=case[2])
+        assert await marks(database, user) == 1
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("psycopg")] == []
+
+
 async def test_one_round_of_reading_takes_several_queries(database: Database) -> None:
     [one, two] = await database.read(APP, "ana", [("SELECT 1 AS n", {}), ("SELECT %(n)s AS n", {"n": 2})])
     assert (one, two) == ([{"n": 1}], [{"n": 2}])
@@ -134,7 +160,9 @@ async def test_the_longest_names_that_a_turn_may_have_fit_every_index(
     assert len(learned.changed) == 1
 
 
-async def test_a_server_that_is_frozen_is_unavailable_in_time(memory_database: TestDatabase) -> None:
+async def test_a_server_that_is_frozen_is_unavailable_in_time_and_its_connection_is_used_again(
+    memory_database: TestDatabase,
+) -> None:
     database = Database(memory_database.service(ROLE), size=1, timeout_s=0.3)
     [[backend]] = await database.read(APP, "ana", [BACKEND])
     os.kill(backend["pid"], signal.SIGSTOP)
@@ -144,7 +172,12 @@ async def test_a_server_that_is_frozen_is_unavailable_in_time(memory_database: T
                 await asyncio.wait_for(question, 20)
     finally:
         os.kill(backend["pid"], signal.SIGCONT)
-        await database.close()
+    async with asyncio.timeout(20):  # what was given up has let go of the one connection, in one piece
+        while True:
+            with suppress(DependencyUnavailable):
+                assert await database.read(APP, "ana", [("SELECT 7 AS n", {})]) == [[{"n": 7}]]
+                break
+    await database.close()
 
 
 async def test_a_server_that_is_not_there_is_unavailable_in_time() -> None:

@@ -349,6 +349,17 @@ async def test_the_tail_is_the_latest_turns_that_no_summary_covers(memory: Memor
     assert (await memory.recall(tail=0)).tail == ()
 
 
+async def test_the_tail_leaves_out_what_is_at_hand_and_finds_what_was_lost_between(memory: Memory) -> None:
+    turns = [a_turn(memory.user, n, session="now") for n in range(8)]
+    for turn in turns:
+        await memory.tell(turn, f"chunk {turn.turn_id}")
+    await memory.summarise(1, "covered", *turns[:2])
+    assert (await memory.recall(tail=9, seen=("t7",))).tail == tuple(turns[2:7])
+    assert (await memory.recall(tail=9, seen=("t0", "t2", "t4", "t7"))).tail == (turns[3], *turns[5:7])
+    assert (await memory.recall(tail=2, seen=("t5", "t6", "t7"))).tail == tuple(turns[3:5])
+    assert (await memory.recall(tail=9, seen=tuple(turn.turn_id for turn in turns))).tail == ()
+
+
 async def test_turns_at_hand_give_no_episodes(memory: Memory) -> None:
     for number in (1, 2):
         await memory.tell(a_turn(memory.user, number, session="now"), f"cache {number}")

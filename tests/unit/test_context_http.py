@@ -1,5 +1,6 @@
 """The context function's HTTP edge: every bad request is a problem document, never a 5xx."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 
@@ -10,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from lamina.errors import ConfigurationError
 from lamina.model import Turn
 from lamina.models.tokens import EstimatedTokens
 from lamina.ports import Vector
@@ -27,7 +29,14 @@ ODD = {"author": "user", "content": {"role": "user", "parts": [PART]}}
 class NoEmbedder:
     name = "none"
 
-    async def warm(self) -> None: ...
+    def __init__(self) -> None:
+        self.asked_to_warm = 0
+        self.warmed = asyncio.Event()
+
+    async def warm(self) -> None:
+        self.asked_to_warm += 1
+        self.warmed.set()
+        raise ConfigurationError("no model here")
 
     async def documents(self, texts: object) -> list[Vector]:
         raise NotImplementedError
@@ -45,7 +54,8 @@ class Service:
         self.parts = Wiring(Settings.model_construct())
         self.parts.buffer = self.buffer
         self.parts.reader = self.reader
-        self.parts.embedder = NoEmbedder()
+        self.embedder = NoEmbedder()
+        self.parts.embedder = self.embedder
         self.parts.tokens = EstimatedTokens()
 
         async def run(request: Request) -> Response:
@@ -113,6 +123,23 @@ async def test_a_bad_body_is_the_callers_problem(service: Service, bad: bytes, s
     assert response.status_code == status
     assert response.headers["content-type"] == "application/problem+json"
     assert response.json()["problems"]
+
+
+async def test_the_first_health_check_loads_the_model_once_and_is_answered_whatever_comes_of_it(
+    service: Service,
+) -> None:
+    for _ in range(2):
+        assert (await service.http.get("/healthz")).status_code in (200, 503)
+        await asyncio.wait_for(service.embedder.warmed.wait(), 10)
+    assert service.embedder.asked_to_warm == 1
+
+
+async def test_a_health_check_of_a_service_without_settings_says_what_is_amiss() -> None:
+    def unusable() -> Wiring:
+        raise ConfigurationError("LAMINA_TIER: must be local or cloud")
+
+    check = Request({"type": "http", "method": "GET", "path": "/healthz", "headers": []})
+    assert (await answer(check, unusable)).status_code == 503
 
 
 async def test_a_nul_in_a_question_is_harmless(service: Service) -> None:

@@ -1,6 +1,7 @@
 """The summarizer: nothing is lost whatever crashes and whoever works at the same time."""
 
 import asyncio
+import copy
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -320,6 +321,24 @@ async def test_a_lost_buffer_gets_back_what_no_summary_covers(world: World) -> N
     await world.summarise(turns[5])
     assert world.summary == ["t00", "t01", "t02", "t03"]
     assert await world.buffered() == ["t04", "t05"]
+
+
+async def test_a_buffer_with_a_cached_summary_still_gets_back_what_it_lost(world: World) -> None:
+    """Valkey fails over to a replica that had the first summary, and not the turns after it."""
+    turns = [a_turn(n) for n in range(7)]
+    for turn in turns[:4]:
+        await world.record(turn)
+        world.summaries.log.setdefault(SESSION, {})[turn.turn_id] = turn
+        await world.summarise(turn)
+    replica = copy.deepcopy(world.buffer)
+    for turn in turns[4:6]:
+        await world.record(turn)
+        world.summaries.log[SESSION][turn.turn_id] = turn
+        await world.summarise(turn)
+    world.buffer = replica
+    await world.record(turns[6])
+    await world.summarise(turns[6])
+    assert [*world.summary, *await world.buffered()] == [turn.turn_id for turn in turns]
 
 
 async def test_a_late_redelivery_to_a_lost_buffer_does_not_bring_covered_turns_back(world: World) -> None:

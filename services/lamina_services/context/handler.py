@@ -3,7 +3,7 @@
 import time
 
 from lamina.api import ContextRequest, ContextResponse
-from lamina_services.context.deadline import Attempt, Deadline
+from lamina.deadline import Attempt, Deadline
 from lamina.errors import DependencyUnavailable
 from lamina.model import SessionKey
 from lamina.ports import Buffer, Embedder, MemoryReader, Recalled, TokenCounter

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -82,7 +83,8 @@ async def answer(request: Request, parts: Callable[[], Wiring] = wiring) -> Resp
     """Route one request; every refusal is a problem document."""
     path = request.url.path.rstrip("/")
     if path.endswith("/healthz"):
-        _warm_up(parts())
+        with suppress(LaminaError):  # what is amiss is in the answer
+            _warm_up(parts())
         return await _worker(request)
     try:
         route = _ROUTES.get(path)
@@ -103,7 +105,9 @@ def _warm_up(parts: Wiring) -> asyncio.Task[None]:
     """Once, in the background: the first question should not wait for the model to load."""
 
     async def warm() -> None:
-        await parts.embedder.warm()
+        with suppress(LaminaError):  # the question that needs it will say so
+            _ = parts.reader, parts.tokens
+            await parts.embedder.warm()
 
     return asyncio.create_task(warm())
 

@@ -3,7 +3,7 @@
 import time
 
 from lamina.api import SearchRequest, SearchResponse
-from lamina_services.context.deadline import Attempt
+from lamina.deadline import Attempt
 from lamina.ports import Embedder, MemoryReader
 
 EMBED_S = 1.5

@@ -28,7 +28,7 @@ class PostgresCompactions:
         self._settings = settings
 
     async def plan(self, before: datetime) -> Sequence[CompactionRequested]:
-        """Who has unarchived episodes from before this moment. Keys only: no content crosses users."""
+        """See `CompactionStore.plan`. Keys only: no content crosses users."""
         async with self._database.as_nobody() as conn:
             found = await conn.execute(
                 """
@@ -41,20 +41,24 @@ class PostgresCompactions:
             return [CompactionRequested(**row, before=before) for row in await found.fetchall()]
 
     async def batch(self, request: CompactionRequested, size: int) -> CompactionBatch:
-        """The oldest unarchived turns before the request's moment, whole, about `size` chunks."""
+        """See `CompactionStore.batch`."""
         # Each turn has a chunk at least: one turn more than `size` tells whether any would stay behind.
         query: Query = (
             """
-            WITH old AS (
-                SELECT session_id, turn_id, occurred_at, count(*) AS chunks
+            WITH candidates AS (
+                SELECT e.*
                 FROM lamina.episodes AS e
-                WHERE app = %(app)s AND user_id = %(user_id)s AND archived_by IS NULL
-                  AND project_id IS NOT DISTINCT FROM %(project_id)s AND occurred_at < %(before)s
+                WHERE e.app = %(app)s AND e.user_id = %(user_id)s AND e.archived_by IS NULL
+                  AND e.project_id IS NOT DISTINCT FROM %(project_id)s AND e.occurred_at < %(before)s
                   AND NOT EXISTS (  -- an undo lasts: what it brought back is not taken again
                       SELECT FROM lamina.compaction_episodes AS undone
                       WHERE undone.app = e.app AND undone.user_id = e.user_id
                         AND undone.episode_id = e.episode_id
                   )
+            ),
+            old AS (
+                SELECT session_id, turn_id, occurred_at, count(*) AS chunks
+                FROM candidates
                 GROUP BY occurred_at, session_id, turn_id
                 ORDER BY occurred_at, session_id, turn_id
                 LIMIT %(size)s + 1
@@ -67,10 +71,8 @@ class PostgresCompactions:
             SELECT e.episode_id, e.session_id, e.turn_id, e.speaker, e.text, e.occurred_at,
                    EXISTS (SELECT FROM counted WHERE ahead >= %(size)s) AS more
             FROM counted AS c
-            JOIN lamina.episodes AS e
-              ON e.app = %(app)s AND e.user_id = %(user_id)s
-             AND e.session_id = c.session_id AND e.turn_id = c.turn_id
-            WHERE c.ahead < %(size)s AND e.archived_by IS NULL
+            JOIN candidates AS e ON e.session_id = c.session_id AND e.turn_id = c.turn_id
+            WHERE c.ahead < %(size)s
             ORDER BY e.occurred_at, e.session_id, e.turn_id, e.ordinal
             """,
             {**_keys(request), "size": size},
@@ -87,7 +89,8 @@ class PostgresCompactions:
     ) -> uuid.UUID:
         """Store the consolidation, archive what it covers, and the event, in one transaction.
 
-        StaleVersion where an episode that it covers has been archived meanwhile, or is none of the request's.
+        StaleVersion where an episode that it covers has been archived meanwhile (an undo does not free it
+        again), or is none of the request's.
         """
         async with self._database.as_user(request.app, request.user_id) as conn:
             await lock(conn, "compactions", request.app, request.user_id)
@@ -182,11 +185,15 @@ async def _archive(
 ) -> None:
     archived = await conn.execute(
         """
-        UPDATE lamina.episodes
+        UPDATE lamina.episodes AS e
         SET archived_by = %(compaction_id)s
         WHERE app = %(app)s AND user_id = %(user_id)s AND episode_id = ANY(%(covers)s)
           AND archived_by IS NULL
           AND project_id IS NOT DISTINCT FROM %(project_id)s AND occurred_at < %(before)s
+          AND NOT EXISTS (
+              SELECT FROM lamina.compaction_episodes AS undone
+              WHERE undone.app = e.app AND undone.user_id = e.user_id AND undone.episode_id = e.episode_id
+          )
         RETURNING episode_id
         """,
         {**_keys(request), "compaction_id": compaction_id, "covers": list(covers)},

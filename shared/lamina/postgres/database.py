@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, LiteralString, Self
 
 import psycopg
@@ -10,6 +10,7 @@ from psycopg import errors
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 
+from lamina.deadline import answer_of
 from lamina.errors import ConstraintViolated, DependencyUnavailable, LaminaError, StaleVersion
 from lamina.settings import Settings
 
@@ -28,10 +29,9 @@ _NOT_MIGRATED = (
     errors.InvalidSchemaName,
 )
 
+
 PING_S = 2.0
 """How long a health check waits."""
-WRITING = 6
-"""A transaction of several statements may last this many times as long as one of them."""
 
 
 class Database:
@@ -80,20 +80,23 @@ class Database:
         Statements are pipelined: they are sent as they come, and only fetching a result waits for it. An
         error of a statement may therefore surface later, at a fetch or at the commit.
         """
-        async with self._transaction(self._timeout_s * WRITING) as conn:
+        async with self._transaction() as conn:
             await self._become(conn, app, user_id)
             yield conn
 
     @asynccontextmanager
     async def as_nobody(self) -> AsyncGenerator[Connection]:
         """One transaction that sees no user's rows: for the functions that look across users."""
-        async with self._transaction(self._timeout_s * WRITING) as conn:
+        async with self._transaction() as conn:
             await self._become(conn, "", "")
             yield conn
 
     async def read(self, app: str, user_id: str, queries: Sequence[Query]) -> list[list[DictRow]]:
         """The rows of each query, from one read-only transaction that takes one round trip."""
-        async with self._transaction(self._timeout_s + 1) as conn:
+        return await answer_of("database", self._read(app, user_id, queries), self._timeout_s + 1)
+
+    async def _read(self, app: str, user_id: str, queries: Sequence[Query]) -> list[list[DictRow]]:
+        async with self._transaction() as conn:
             await self._become(conn, app, user_id, read_only=True)
             cursors = [await conn.execute(query, parameters) for query, parameters in queries]
             await conn.commit()
@@ -101,8 +104,10 @@ class Database:
 
     async def ping(self) -> None:
         """Raise DependencyUnavailable unless the database answers and has been migrated."""
-        async with self._transaction(PING_S) as conn:
-            await self._become(conn, "", "")
+        await answer_of("database", self._ping(), PING_S)
+
+    async def _ping(self) -> None:
+        async with self.as_nobody() as conn:
             await (await conn.execute("SELECT 'lamina.turns'::regclass")).fetchall()
 
     async def close(self) -> None:
@@ -115,9 +120,13 @@ class Database:
             await self._open()
             async with self._pool.connection() as conn:
                 try:
-                    async with conn.pipeline():
-                        yield conn
-                        await conn.commit()
+                    async with conn.pipeline() as pipeline:
+                        try:
+                            yield conn
+                            await conn.commit()
+                        except (psycopg.Error, LaminaError):
+                            await _drain(pipeline)
+                            raise
                 except psycopg.Error:
                     if conn.closed:
                         await self._replace_broken()
@@ -156,6 +165,13 @@ class Database:
                 await self._pool.check()
         except (TimeoutError, psycopg.Error):
             return  # the error that brought us here is the one to report
+
+
+async def _drain(pipeline: psycopg.AsyncPipeline) -> None:
+    """Take in what came of the statements behind a failed one, or leaving the pipeline complains of it."""
+    for _ in range(2):  # the first may stop at an error before it has read everything
+        with suppress(psycopg.Error):
+            await pipeline.sync()
 
 
 def _with_defaults(kwargs: Callable[[], Any] | None) -> Any:

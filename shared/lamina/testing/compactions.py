@@ -22,7 +22,6 @@ class HeldCompaction:
     request: CompactionRequested
     result: Consolidation
     created_at: datetime
-    undone: bool = False
 
 
 class InMemoryCompactions:
@@ -41,8 +40,8 @@ class InMemoryCompactions:
         """See `CompactionStore.plan`."""
         keys = {
             (held.turn.app, held.turn.user_id, held.turn.project_id)
-            for held in self._episodes.all()
-            if held.archived_by is None and held.turn.occurred_at < before
+            for held in self._untouched()
+            if held.turn.occurred_at < before
         }
         return [
             CompactionRequested(app=app, user_id=user_id, project_id=project_id, before=before)
@@ -85,7 +84,6 @@ class InMemoryCompactions:
         held = self.compactions.get(compaction_id)
         if held is None or (held.request.app, held.request.user_id) != (app, user_id):
             raise NotFound(f"there is no compaction {compaction_id}")
-        held.undone = True
         back = [episode for episode in self._episodes.all() if episode.archived_by == compaction_id]
         for episode in back:
             episode.archived_by = None
@@ -115,15 +113,17 @@ class InMemoryCompactions:
 
     def _old(self, request: CompactionRequested) -> list[HeldEpisode]:
         wanted = (request.app, request.user_id, request.project_id)
-        undone = {each for held in self.compactions.values() if held.undone for each in held.result.covers}
         return [
             held
-            for held in self._episodes.all()
+            for held in self._untouched()
             if (held.turn.app, held.turn.user_id, held.turn.project_id) == wanted
-            and held.archived_by is None
-            and held.episode_id not in undone
             and held.turn.occurred_at < request.before
         ]
+
+    def _untouched(self) -> list[HeldEpisode]:
+        """What no compaction has covered, not even one undone since."""
+        covered = {episode for held in self.compactions.values() for episode in held.result.covers}
+        return [held for held in self._episodes.all() if held.episode_id not in covered]
 
 
 def _old_episode(held: HeldEpisode) -> OldEpisode:

@@ -8,6 +8,7 @@
 Each event is a field of its own, so an append costs what it adds and a read what it returns.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from importlib.resources import files
@@ -23,6 +24,9 @@ from lamina.valkey.client import Client
 from lamina.valkey.errors import translated
 
 Script = Callable[[Sequence[str], Sequence[str | bytes | int]], Awaitable[Any]]
+
+PING_S = 2.0
+"""How long a health check waits."""
 
 KINDS = ("order", "meta", "events", "summary")
 
@@ -87,7 +91,8 @@ class ValkeyBuffer:
     async def ping(self) -> None:
         """Raise DependencyUnavailable unless the server answers."""
         with translated():
-            await self._client.ping()  # pyright: ignore[reportUnknownMemberType] - the driver leaves kwargs untyped
+            async with asyncio.timeout(PING_S):
+                await self._client.ping()  # pyright: ignore[reportUnknownMemberType] - the driver leaves kwargs untyped
 
     async def aclose(self) -> None:
         """Close the connections."""

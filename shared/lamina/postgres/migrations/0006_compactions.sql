@@ -24,6 +24,8 @@ CREATE TABLE lamina.compaction_episodes (
     episode_id uuid NOT NULL,
     PRIMARY KEY (compaction_id, episode_id)
 );
+-- An episode that a compaction once covered is not taken again, even where that one was undone.
+CREATE INDEX compaction_episodes_of_user ON lamina.compaction_episodes (app, user_id, episode_id);
 SELECT lamina.isolate_users('lamina.compaction_episodes');
 
 -- The lines of the compactions in force, searchable like episodes. Undoing a compaction removes its lines.

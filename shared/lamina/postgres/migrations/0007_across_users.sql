@@ -1,8 +1,10 @@
 -- The two jobs that look across users. Each runs as a role of its own that can do nothing else: the planner reads keys
 -- and dates but no content; the janitor deletes what may expire, and cannot read what it deletes.
 
-GRANT SELECT (app, user_id, project_id, occurred_at, archived_by) ON lamina.episodes TO lamina_planner;
+GRANT SELECT (app, user_id, project_id, occurred_at, archived_by, episode_id) ON lamina.episodes TO lamina_planner;
 CREATE POLICY planner_reads_keys ON lamina.episodes FOR SELECT TO lamina_planner USING (true);
+GRANT SELECT (app, user_id, episode_id) ON lamina.compaction_episodes TO lamina_planner;
+CREATE POLICY planner_reads_keys ON lamina.compaction_episodes FOR SELECT TO lamina_planner USING (true);
 
 CREATE FUNCTION lamina.plan_compactions(before timestamptz)
 RETURNS TABLE (app text, user_id text, project_id text)
@@ -12,6 +14,10 @@ AS $$
     SELECT DISTINCT e.app, e.user_id, e.project_id
     FROM lamina.episodes AS e
     WHERE e.archived_by IS NULL AND e.occurred_at < plan_compactions.before
+      AND NOT EXISTS (  -- an undo lasts
+          SELECT FROM lamina.compaction_episodes AS undone
+          WHERE undone.app = e.app AND undone.user_id = e.user_id AND undone.episode_id = e.episode_id
+      )
 $$;
 
 GRANT SELECT (archived_by), DELETE ON lamina.episodes TO lamina_janitor;
