@@ -1,14 +1,16 @@
 """The payloads of the topics: versioned type names, and one registry that knows them all."""
 
 import uuid
-from typing import Annotated, Any, ClassVar, Literal
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from lamina.model import Identifier, Moment, Turn, derived_id
 
 
-class Payload(BaseModel):
+class Payload(BaseModel, ABC):
     """What a message carries. Fields of a newer publisher are ignored: consumers are upgraded last."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -16,13 +18,13 @@ class Payload(BaseModel):
     type: ClassVar[str]
     topic: ClassVar[str]
 
+    @abstractmethod
     def event_id(self) -> uuid.UUID:
         """The CloudEvent's id: derived from the content, so that every delivery carries the same one."""
-        raise NotImplementedError  # each payload below names what makes it unique
 
+    @abstractmethod
     def ordering_key(self) -> str:
         """Messages of one key concern the same session or the same user's project."""
-        raise NotImplementedError  # as above
 
     def to_json(self) -> dict[str, Any]:
         """The payload as a JSON value."""
@@ -122,6 +124,20 @@ class MemoryChanged(Payload):
     """The id of the event whose processing made the change."""
     changed: tuple[str, ...] = ()
     """Ids of the rows: entity ids, `session:version` of a summary, turn ids of episodes."""
+
+    @classmethod
+    def because_of(cls, event: "TurnRecorded", stage: Stage, changed: Iterable[str]) -> Self:
+        """What processing a recorded turn changed."""
+        turn = event.turn
+        return cls(
+            app=turn.app,
+            user_id=turn.user_id,
+            session_id=turn.session_id,
+            project_id=turn.project_id,
+            stage=stage,
+            caused_by=event.event_id(),
+            changed=tuple(changed),
+        )
 
     def event_id(self) -> uuid.UUID:
         """One id for each cause, stage and what changed: one cause may bring about two summaries."""

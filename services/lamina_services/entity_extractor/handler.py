@@ -22,7 +22,8 @@ async def on_turn_recorded(
     if result is None:
         result = await _learn(event, entities, model)
     if result.changed:
-        await publisher.publish(_announcement(event, result))
+        changed = [str(entity_id) for entity_id in result.changed]
+        await publisher.publish(MemoryChanged.because_of(event, "entities", changed))
     texts = await entities.unembedded(turn, result.changed)
     if texts:
         vectors = await embedder.documents(list(texts.values()))
@@ -34,16 +35,3 @@ async def _learn(event: TurnRecorded, entities: EntityStore, model: LanguageMode
     known = await entities.known(turn)
     statements = admissible(await model.extract(turn, known), turn)
     return await entities.absorb(turn, statements, model.name, event.event_id())
-
-
-def _announcement(event: TurnRecorded, result: Reconciled) -> MemoryChanged:
-    turn = event.turn
-    return MemoryChanged(
-        app=turn.app,
-        user_id=turn.user_id,
-        session_id=turn.session_id,
-        project_id=turn.project_id,
-        stage="entities",
-        caused_by=event.event_id(),
-        changed=tuple(str(entity_id) for entity_id in result.changed),
-    )

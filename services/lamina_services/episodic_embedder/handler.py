@@ -26,14 +26,4 @@ async def on_turn_recorded(
         by_ordinal = dict(zip((chunk.ordinal for chunk in some), vectors, strict=True))
         await episodes.embed(turn, by_ordinal, embedder.name, None)
     await episodes.embed(turn, {}, embedder.name, event.event_id())
-    await publisher.publish(
-        MemoryChanged(
-            app=turn.app,
-            user_id=turn.user_id,
-            session_id=turn.session_id,
-            project_id=turn.project_id,
-            stage="episodes",
-            caused_by=event.event_id(),
-            changed=(turn.turn_id,),
-        )
-    )
+    await publisher.publish(MemoryChanged.because_of(event, "episodes", [turn.turn_id]))

@@ -46,7 +46,8 @@ async def on_turn_recorded(
             except StaleVersion as error:
                 stale = error
                 continue
-        await publisher.publish(_announcement(event, current))
+        version = f"{session.session_id}:{current.version}"
+        await publisher.publish(MemoryChanged.because_of(event, "summary", [version]))
         leaving = [*todo.trim_only, *(turn.turn_id for turn in todo.turns)]
         # False: the cache is at a later version by now, and the next round finds what this one left.
         await buffer.trim(session, leaving, current)
@@ -98,16 +99,3 @@ async def _summarise(
     )
     await summaries.commit(summary, turns, event.event_id())
     return summary
-
-
-def _announcement(event: TurnRecorded, summary: Summary) -> MemoryChanged:
-    turn = event.turn
-    return MemoryChanged(
-        app=turn.app,
-        user_id=turn.user_id,
-        session_id=turn.session_id,
-        project_id=turn.project_id,
-        stage="summary",
-        caused_by=event.event_id(),
-        changed=(f"{turn.session_id}:{summary.version}",),
-    )
