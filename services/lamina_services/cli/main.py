@@ -9,6 +9,7 @@ from lamina_services.cli.migrate import migrate
 from lamina_services.cli.publish import publish
 from lamina_services.cli.search import search
 from lamina_services.cli.status import status
+from lamina_services.cli.undo import undo
 from lamina_services.cli.up import up
 
 app = LaminaApp(
@@ -20,7 +21,7 @@ app = LaminaApp(
     pretty_exceptions_enable=False,
 )
 
-for function in (up, down, status, demo, publish, context, search, migrate):
+for function in (up, down, status, demo, publish, context, search, undo, migrate):
     app.command(function.__name__)(function)
 app.add_typer(bench, name="bench")
 

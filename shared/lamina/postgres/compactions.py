@@ -111,6 +111,23 @@ class PostgresCompactions:
             done = await result_of(conn, CONSUMER, request.app, request.user_id, request.event_id())
         return None if done is None else uuid.UUID(done)
 
+    async def of_user(self, app: str, user_id: str) -> list[dict[str, Any]]:
+        """compaction_id, project_id, created_at, episodes and undone_at of each, newest first."""
+        query: Query = (
+            """
+            SELECT c.compaction_id, c.project_id, c.created_at, c.undone_at,
+                   (SELECT count(*) FROM lamina.compaction_episodes AS e
+                    WHERE e.app = c.app AND e.user_id = c.user_id
+                      AND e.compaction_id = c.compaction_id) AS episodes
+            FROM lamina.compactions AS c
+            WHERE c.app = %(app)s AND c.user_id = %(user_id)s
+            ORDER BY c.created_at DESC, c.compaction_id
+            """,
+            {"app": app, "user_id": user_id},
+        )
+        [rows] = await self._database.read(app, user_id, [query])
+        return rows
+
     async def undo(self, app: str, user_id: str, compaction_id: uuid.UUID) -> int:
         """Bring the archived episodes back and retire the consolidation. Gives how many came back.
 
