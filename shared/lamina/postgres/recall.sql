@@ -3,7 +3,7 @@
 -- Every row of the user that is in scope is scored exactly, by words and by meaning; no index over other
 -- users' rows takes part, so nothing is missed. The best of either list are returned with both scores and
 -- their scales; lamina.recall.fusion makes one ranking of them.
-WITH RECURSIVE
+WITH
 -- The simple configuration drops no stop words, so words that any language drops are left out for it.
 telling AS (
     SELECT string_agg('"' || term || '"', ' OR ') AS any_term
@@ -24,23 +24,8 @@ asked AS MATERIALIZED (
 ),
 -- The session and those before it, for a summary to inherit.
 lineage AS (
-    SELECT
-        %(session_id)s::text COLLATE "C" AS session_id,
-        coalesce(
-            %(previous_session_id)s::text COLLATE "C",
-            (
-                SELECT s.previous_session_id
-                FROM lamina.sessions AS s
-                WHERE s.app = %(app)s AND s.user_id = %(user_id)s AND s.session_id = %(session_id)s
-            )
-        ) AS previous_session_id,
-        0 AS depth
-    UNION ALL
-    SELECT l.previous_session_id, s.previous_session_id, l.depth + 1
-    FROM lineage AS l
-    LEFT JOIN lamina.sessions AS s
-        ON s.app = %(app)s AND s.user_id = %(user_id)s AND s.session_id = l.previous_session_id
-    WHERE l.previous_session_id IS NOT NULL AND l.depth < 16
+    SELECT session_id, previous_session_id, depth
+    FROM lamina.lineage(%(app)s, %(user_id)s, %(session_id)s, %(previous_session_id)s)
 ),
 summary AS (
     SELECT s.session_id, s.version, s.lines, s.model

@@ -11,8 +11,6 @@ from lamina.postgres.processed import mark
 from lamina.postgres.turn_log import lock_session, log_turns, turn_of
 
 CONSUMER = "summarizer"
-MAX_CHAIN = 16
-"""How many sessions back an inherited summary is looked for."""
 
 
 def lines_of(text: str) -> tuple[SummaryLine, ...]:
@@ -30,23 +28,8 @@ def latest_query(session: SessionKey, previous_session_id: str | None) -> Query:
     the nearest session before it that has any."""
     return (
         """
-        WITH RECURSIVE chain AS (
-            SELECT %(session_id)s::text COLLATE "C" AS session_id,
-                   coalesce(
-                       %(previous)s::text,
-                       (SELECT s.previous_session_id FROM lamina.sessions AS s
-                        WHERE s.app = %(app)s AND s.user_id = %(user_id)s AND s.session_id = %(session_id)s)
-                   ) COLLATE "C" AS previous,
-                   0 AS depth
-            UNION ALL
-            SELECT c.previous, s.previous_session_id, c.depth + 1
-            FROM chain AS c
-            LEFT JOIN lamina.sessions AS s
-              ON s.app = %(app)s AND s.user_id = %(user_id)s AND s.session_id = c.previous
-            WHERE c.previous IS NOT NULL AND c.depth < %(max_chain)s
-        )
         SELECT c.depth > 0 AS inherited, latest.version, latest.lines::text, latest.model
-        FROM chain AS c
+        FROM lamina.lineage(%(app)s, %(user_id)s, %(session_id)s, %(previous)s) AS c
         CROSS JOIN LATERAL (
             SELECT y.version, y.lines, y.model
             FROM lamina.summaries AS y
@@ -57,7 +40,7 @@ def latest_query(session: SessionKey, previous_session_id: str | None) -> Query:
         ORDER BY c.depth
         LIMIT 1
         """,
-        {**session.model_dump(), "previous": previous_session_id, "max_chain": MAX_CHAIN},
+        {**session.model_dump(), "previous": previous_session_id},
     )
 
 

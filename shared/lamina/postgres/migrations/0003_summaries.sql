@@ -24,5 +24,33 @@ CREATE TABLE lamina.summary_turns (
 );
 SELECT lamina.isolate_users('lamina.summary_turns');
 
+-- A session and those before it (depth 0, 1, …): where an inherited summary is looked for, at most 16 sessions back.
+-- `of_previous` stands in for what the session itself has not said yet. The caller's own rights apply.
+CREATE FUNCTION lamina.lineage(of_app text, of_user text, of_session text, of_previous text)
+RETURNS TABLE (session_id text, previous_session_id text, depth integer)
+LANGUAGE sql STABLE
+AS $$
+    WITH RECURSIVE chain AS (
+        SELECT
+            of_session COLLATE "C" AS session_id,
+            coalesce(
+                of_previous COLLATE "C",
+                (
+                    SELECT s.previous_session_id
+                    FROM lamina.sessions AS s
+                    WHERE s.app = of_app AND s.user_id = of_user AND s.session_id = of_session
+                )
+            ) AS previous_session_id,
+            0 AS depth
+        UNION ALL
+        SELECT c.previous_session_id, s.previous_session_id, c.depth + 1
+        FROM chain AS c
+        LEFT JOIN lamina.sessions AS s
+            ON s.app = of_app AND s.user_id = of_user AND s.session_id = c.previous_session_id
+        WHERE c.previous_session_id IS NOT NULL AND c.depth < 16
+    )
+    SELECT c.session_id, c.previous_session_id, c.depth FROM chain AS c
+$$;
+
 GRANT SELECT, INSERT ON lamina.summaries, lamina.summary_turns TO lamina_summarizer;
 GRANT SELECT ON lamina.summaries, lamina.summary_turns TO lamina_context;
