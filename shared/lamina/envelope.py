@@ -15,7 +15,7 @@ from cloudevents.exceptions import GenericException
 from cloudevents.http import from_http  # pyright: ignore[reportUnknownVariableType] - bare Callable in the SDK
 from pydantic import BaseModel, ValidationError
 
-from lamina import strict_json
+from lamina import dead_letters, strict_json
 from lamina.errors import InvalidEvent, TooLarge
 from lamina.events import PAYLOADS, Payload
 from lamina.ports import Message
@@ -28,7 +28,7 @@ MAX_MESSAGE_BYTES = 10_000_000 - 10_000
 SOURCE = "//lamina"
 _METADATA = "x-goog-pubsub-"
 _DIGITS = 10
-_KEPT_HEADERS = ("content-type", "replay_to", "traceparent", "googclient_traceparent")
+_KEPT_HEADERS = ("content-type", "replay_to", "googclient_traceparent")
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,16 @@ class Incoming:
     def type(self) -> str:
         """The CloudEvent's type; empty for data without an envelope."""
         return self.attributes.get("ce-type", "")
+
+    @property
+    def first_message_id(self) -> str:
+        """The id that the message was first published under; a replay has another."""
+        return self.attributes.get(dead_letters.MESSAGE_ID) or self.message_id
+
+    @property
+    def first_seen(self) -> datetime | None:
+        """When the broker first had it."""
+        return dead_letters.first_seen(self.attributes) or self.publish_time
 
     @property
     def message(self) -> Message:
@@ -81,6 +91,13 @@ def decode_request(headers: Mapping[str, str], body: bytes) -> Incoming:
         return _checked(_from_cloud_event(lower, body))
     wrapped = _wrapped(body)
     return _checked(_from_push(wrapped) if wrapped else Incoming(body, _kept(lower), **_metadata(lower)))
+
+
+def undecoded(headers: Mapping[str, str], body: bytes) -> Incoming:
+    """The message of a push that cannot be decoded, as far as its headers tell: what to park."""
+    lower = {name.lower(): value for name, value in headers.items()}
+    announced = {name: text for name, text in lower.items() if name.startswith("ce-")}
+    return Incoming(body, {**announced, **_kept(lower)}, **_metadata(lower))
 
 
 def parse(incoming: Incoming) -> Payload:
@@ -153,7 +170,11 @@ def _as_it_is(data: Any) -> Any:
 
 
 def _kept(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: headers[name] for name in _KEPT_HEADERS if name in headers}
+    return {
+        name: text
+        for name, text in headers.items()
+        if name in _KEPT_HEADERS or name.startswith(dead_letters.PREFIX)
+    }
 
 
 def _metadata(headers: Mapping[str, str]) -> dict[str, Any]:

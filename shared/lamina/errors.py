@@ -69,6 +69,12 @@ class NotFound(Permanent):
     status = 404
 
 
+class Forgotten(Permanent):
+    """The user had this forgotten, and it came late or again. A worker drops it: parking would keep it."""
+
+    status = 410
+
+
 class ConfigurationError(Permanent):
     """A setting is missing or contradictory. The message names every one of them at once."""
 

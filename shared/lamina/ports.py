@@ -312,8 +312,8 @@ class Publisher(Protocol):
         """Raise DependencyUnavailable unless the broker answers."""
         ...
 
-    async def park(self, subscription: str, message: Message, reason: dict[str, str]) -> str:
-        """Put the message, with attributes that say why, on the subscription's dead-letter topic."""
+    async def park(self, subscription: str, message: Message) -> str:
+        """Put the message, made by `lamina.dead_letters.parked`, on the subscription's dead-letter topic."""
         ...
 
 

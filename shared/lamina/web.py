@@ -11,7 +11,14 @@ from lamina.errors import InvalidEvent, LaminaError, Permanent, TooLarge
 MAX_BODY_BYTES = 20 * 1024 * 1024
 """A wrapped push of Pub/Sub's largest message, in base64, fits."""
 
-_TITLES = {400: "Bad request", 404: "Not found", 413: "Too large", 422: "Invalid", 503: "Try again later"}
+_TITLES = {
+    400: "Bad request",
+    404: "Not found",
+    410: "Forgotten",
+    413: "Too large",
+    422: "Invalid",
+    503: "Try again later",
+}
 
 
 def json_response(value: object, status: int = 200) -> Response:

@@ -1,21 +1,23 @@
 """The edge all subscribers share: decode, run, and turn the outcome into an answer or a parked message.
 
 A push is acknowledged (204) only when its result is committed or the message is parked. Everything
-else is a nack, which Pub/Sub retries with backoff and dead-letters in the end.
+else is a nack, which Pub/Sub retries with backoff. On its last attempt the worker parks the message itself:
+only it can say why, whereas Pub/Sub's own dead letter would hold no reason.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lamina.envelope import Incoming, decode_request, parse
+from lamina.dead_letters import Failure, failures_told, parked, release
+from lamina.envelope import Incoming, decode_request, parse, undecoded
 from lamina.errors import (
     ConfigurationError,
     DependencyUnavailable,
+    Forgotten,
     InvalidEvent,
     LaminaError,
     NotFound,
@@ -23,7 +25,7 @@ from lamina.errors import (
     Transient,
 )
 from lamina.events import Payload
-from lamina.ports import Message, Publisher
+from lamina.ports import Clock, Publisher
 from lamina.telemetry import configure_logging, log
 from lamina.topology import REPLAY_ATTRIBUTE, load_topology
 from lamina.web import body_of, json_response, problem
@@ -39,6 +41,11 @@ class Parts(Protocol):
     @property
     def publisher(self) -> Publisher:
         """Where messages are parked."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """Tells when."""
         ...
 
     async def ping(self, dependency: Dependency) -> None:
@@ -119,7 +126,7 @@ class Worker:
         try:
             incoming = decode_request(headers, body)
         except Permanent as error:
-            return await self._park(subscription, Message(body, _portable(headers)), error)
+            return await self._park(subscription, undecoded(headers, body), error)
         if incoming.attributes.get(REPLAY_ATTRIBUTE, subscription) != subscription:
             return _ack()  # replayed for another subscriber; not every emulator filters
         return await self._run(incoming, subscription)
@@ -130,33 +137,50 @@ class Worker:
                 await self._routes[subscription].run(incoming)
         except TimeoutError:  # Pub/Sub delivers again at its deadline: two at work on one event help nobody
             late = DependencyUnavailable(self._service, "did not finish within the acknowledgement deadline")
-            return self._nack(subscription, incoming.message, late)
+            return await self._retry(subscription, incoming, late)
         except (Transient, ConfigurationError) as error:  # a person mends a deployment, not the message
-            return self._nack(subscription, incoming.message, error)
+            return await self._retry(subscription, incoming, error)
+        except Forgotten as error:
+            log.info("dropped: %s", error, extra=self._fields(subscription, incoming, error))
+            return _ack()
         except Permanent as error:
-            return await self._park(subscription, incoming.message, error)
+            return await self._park(subscription, incoming, error)
+        except Exception as error:
+            if not _last_attempt(incoming):
+                raise
+            log.exception("unforeseen", extra=self._fields(subscription, incoming, error))
+            return await self._park(subscription, incoming, error)
         return _ack()
 
     def _time_s(self, subscription: str) -> float:
         return load_topology().subscription(subscription).ack_deadline_s - _MARGIN_S
 
-    def _nack(self, subscription: str, message: Message, error: LaminaError) -> Response:
-        log.warning("will be retried: %s", error, extra=self._fields(subscription, message, error))
+    async def _retry(self, subscription: str, incoming: Incoming, error: LaminaError) -> Response:
+        if _last_attempt(incoming):
+            return await self._park(subscription, incoming, error)
+        log.warning("will be retried: %s", error, extra=self._fields(subscription, incoming, error))
         return problem(Transient(str(error)))
 
-    async def _park(self, subscription: str, message: Message, error: Permanent) -> Response:
-        log.error("parked: %s", error, extra=self._fields(subscription, message, error))
-        reason = {
-            "reason": str(error),
-            "error": type(error).__name__,
-            "service": self._service,
-            "parked-at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        }
+    async def _park(self, subscription: str, incoming: Incoming, error: Exception) -> Response:
+        log.error("parked: %s", error, extra=self._fields(subscription, incoming, error))
         try:
-            await self._parts().publisher.park(subscription, message, reason)
+            letter = parked(incoming.message, self._failure(incoming, error))
+            await self._parts().publisher.park(subscription, letter)
         except LaminaError as failure:
             return problem(Transient(f"could not park: {failure}"))
         return _ack()
+
+    def _failure(self, incoming: Incoming, error: Exception) -> Failure:
+        return Failure(
+            error=type(error).__name__,
+            reason=str(error),
+            service=self._service,
+            version=release(),
+            first_seen=incoming.first_seen,
+            parked_at=self._parts().clock.now(),
+            failures=failures_told(incoming.attributes) + 1,
+            message_id=incoming.first_message_id,
+        )
 
     async def _state_of(self, dependency: Dependency) -> str:
         try:
@@ -165,12 +189,12 @@ class Worker:
             return str(error)
         return "ok"
 
-    def _fields(self, subscription: str, message: Message, error: LaminaError) -> dict[str, str]:
+    def _fields(self, subscription: str, incoming: Incoming, error: Exception) -> dict[str, str]:
         return {
             "service": self._service,
             "subscription": subscription,
-            "event_id": message.attributes.get("ce-id", ""),
-            "event_type": message.attributes.get("ce-type", ""),
+            "event_id": incoming.attributes.get("ce-id", ""),
+            "event_type": incoming.type,
             "error_type": type(error).__name__,
         }
 
@@ -179,6 +203,6 @@ def _ack() -> Response:
     return Response(status_code=204)
 
 
-def _portable(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers that were attributes of the message."""
-    return {name: text for name, text in headers.items() if name.startswith("ce-") or name == "content-type"}
+def _last_attempt(incoming: Incoming) -> bool:
+    """Whether Pub/Sub gives up after this one. It counts from 1; 0 where the push does not tell."""
+    return incoming.delivery_attempt >= load_topology().delivery.max_delivery_attempts

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import httpx
 import pytest
@@ -10,11 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 
+from lamina.dead_letters import Failure, release, replayed
 from lamina.envelope import encode
 from lamina.errors import (
     ConfigurationError,
     ConstraintViolated,
     DependencyUnavailable,
+    Forgotten,
     ModelAnswerInvalid,
     ModelRefused,
     ModelUnavailable,
@@ -24,6 +27,7 @@ from lamina.events import CompactionDue, TurnRecorded
 from lamina.model import Turn
 from lamina.ports import Message
 from lamina.testing.publisher import InMemoryPublisher
+from lamina.topology import load_topology
 from lamina.wiring import Dependency
 from lamina.worker import Route, Worker
 
@@ -40,9 +44,18 @@ TURN = Turn.model_validate(
 MESSAGE = encode(TurnRecorded(turn=TURN))
 
 
+NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
+
+
+class StoppedClock:
+    def now(self) -> datetime:
+        return NOW
+
+
 @dataclass
 class FakeParts:
     publisher: InMemoryPublisher = field(default_factory=InMemoryPublisher)
+    clock: StoppedClock = field(default_factory=StoppedClock)
     down: set[str] = field(default_factory=set[str])
 
     async def ping(self, dependency: Dependency) -> None:
@@ -99,11 +112,57 @@ async def test_a_transient_failure_is_a_nack_and_parks_nothing(error: Exception)
 async def test_a_permanent_failure_is_parked_with_its_reason_and_then_acknowledged(error: Exception) -> None:
     service = Service(error)
     assert (await service.push()).status_code == 204
-    ((subscription, message, reason),) = service.parts.publisher.parked
-    assert (subscription, message.data) == ("summarizer", MESSAGE.data)
-    assert message.attributes == MESSAGE.attributes
-    assert (reason["error"], reason["service"]) == (type(error).__name__, "summarizer")
-    assert reason["reason"] == str(error)
+    ((subscription, letter),) = service.parts.publisher.parked
+    assert (subscription, letter.data) == ("summarizer", MESSAGE.data)
+    assert letter.attributes.items() >= MESSAGE.attributes.items()
+    failure = Failure.of(letter.attributes)
+    assert (failure.error, failure.reason) == (type(error).__name__, str(error))
+    assert (failure.service, failure.version) == ("summarizer", release())
+    assert (failure.parked_at, failure.failures) == (NOW, 1)
+
+
+async def test_a_parked_message_tells_when_and_as_what_it_was_first_published() -> None:
+    service = Service(ModelRefused("safety"))
+    metadata = {
+        "x-goog-pubsub-message-id": "41",
+        "x-goog-pubsub-publish-time": "2026-01-05T10:00:00.250Z",
+    }
+    await service.push(Message(MESSAGE.data, {**MESSAGE.attributes, **metadata}))
+    ((_, letter),) = service.parts.publisher.parked
+    failure = Failure.of(letter.attributes)
+    assert (failure.message_id, failure.first_seen) == ("41", datetime(2026, 1, 5, 10, 0, 0, 250_000, UTC))
+
+
+async def test_a_second_failure_is_parked_with_its_count_raised_and_its_beginnings_kept() -> None:
+    service = Service(ModelRefused("safety"))
+    await service.push(
+        Message(MESSAGE.data, {**MESSAGE.attributes, "x-goog-pubsub-message-id": "41"}),
+    )
+    ((_, first),) = service.parts.publisher.parked
+    again = replayed(first, "summarizer")
+    await service.push(Message(again.data, {**again.attributes, "x-goog-pubsub-message-id": "97"}))
+    failure = Failure.of(service.parts.publisher.parked[1][1].attributes)
+    assert (failure.failures, failure.message_id) == (2, "41")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ModelUnavailable("429"), ConfigurationError("set LAMINA_DATABASE_URL"), RuntimeError("a bug")],
+)
+async def test_the_last_attempt_is_parked_by_the_worker_which_knows_the_reason(error: Exception) -> None:
+    service = Service(error)
+    last = str(load_topology().delivery.max_delivery_attempts)
+    attributes = {**MESSAGE.attributes, "x-goog-pubsub-delivery-attempt": last}
+    assert (await service.push(Message(MESSAGE.data, attributes))).status_code == 204
+    ((_, letter),) = service.parts.publisher.parked
+    failure = Failure.of(letter.attributes)
+    assert (failure.error, failure.reason) == (type(error).__name__, str(error))
+
+
+async def test_what_the_user_had_forgotten_is_dropped_and_kept_nowhere() -> None:
+    service = Service(Forgotten("forgotten on 2026-01-06"))
+    assert (await service.push()).status_code == 204
+    assert service.parts.publisher.parked == []
 
 
 async def test_a_message_that_cannot_be_parked_is_not_acknowledged() -> None:
@@ -129,9 +188,9 @@ async def test_a_message_that_cannot_be_parked_is_not_acknowledged() -> None:
 async def test_a_bad_message_is_parked_at_once_as_it_came(message: Message) -> None:
     service = Service()
     assert (await service.push(message)).status_code == 204
-    ((_, parked, reason),) = service.parts.publisher.parked
-    assert parked.data == message.data
-    assert reason["error"] == "InvalidEvent"
+    ((_, letter),) = service.parts.publisher.parked
+    assert letter.data == message.data
+    assert Failure.of(letter.attributes).error == "InvalidEvent"
     assert service.handled == []
 
 
@@ -140,7 +199,7 @@ async def test_an_event_of_another_topic_is_parked_not_handled() -> None:
     message = encode(CompactionDue.model_validate({"due_at": "2026-01-05T10:00:00Z"}))
     assert (await service.push(message)).status_code == 204
     assert service.handled == []
-    assert "lamina.compaction.due.v1" in service.parts.publisher.parked[0][2]["reason"]
+    assert "lamina.compaction.due.v1" in Failure.of(service.parts.publisher.parked[0][1].attributes).reason
 
 
 async def test_a_replay_for_another_subscriber_is_acknowledged_and_ignored() -> None:

@@ -22,7 +22,7 @@ def turn_of(incoming: Incoming, now: datetime) -> Turn:
     return complete_turn(
         _unwrapped(strict_json.loads(incoming.data)),
         turn_id=_turn_id(incoming),
-        at=_time(incoming.attributes.get("ce-time", "")) or incoming.publish_time or now,
+        at=_time(incoming.attributes.get("ce-time", "")) or incoming.first_seen or now,
     )
 
 
@@ -41,13 +41,13 @@ def _unwrapped(value: Any) -> Any:
 def _turn_id(incoming: Incoming) -> str | None:
     """An id that every delivery of the message has in common; None over plain HTTP.
 
-    A CloudEvent's source and id name it for good, whereas a message that comes back from a dead-letter topic
-    has a new message id.
+    A CloudEvent's source and id name it for good. A message that comes back from a dead-letter topic has a
+    new message id, and remembers its first one.
     """
     if incoming.type:
         source, event = incoming.attributes.get("ce-source", ""), incoming.attributes.get("ce-id", "")
         return str(derived_id("turn of event", source, event))
-    return f"msg-{incoming.message_id}" if incoming.message_id else None
+    return f"msg-{incoming.first_message_id}" if incoming.first_message_id else None
 
 
 def _time(text: str) -> datetime | None:

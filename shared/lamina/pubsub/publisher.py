@@ -24,7 +24,6 @@ from lamina.ports import Message
 
 PUBLISH_TIMEOUT_S = 30.0
 PING_TIMEOUT_S = 2.0
-_ATTRIBUTE_BYTES = 1024
 _UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
 
@@ -55,11 +54,9 @@ class PubSubPublisher:
         """Publish to the payload's topic. Gives the message id; TooLarge before anything is sent."""
         return await self._send(payload.topic, encode(payload))
 
-    async def park(self, subscription: str, message: Message, reason: dict[str, str]) -> str:
-        """Put the message on the subscription's dead-letter topic; `lamina-*` attributes say why."""
-        why = {f"lamina-{name}": _attribute(value) for name, value in reason.items()}
-        parked = Message(message.data, {**message.attributes, **why}, message.ordering_key)
-        return await self._send(f"{subscription}.dead", parked)
+    async def park(self, subscription: str, message: Message) -> str:
+        """Put the message on the subscription's dead-letter topic."""
+        return await self._send(f"{subscription}.dead", message)
 
     async def ping(self) -> None:
         """Raise DependencyUnavailable unless Pub/Sub answers; an answer that refuses is one."""
@@ -89,8 +86,3 @@ class PubSubPublisher:
         except (GoogleAPICallError, RetryError, GoogleAuthError) as error:
             raise DependencyUnavailable("pubsub", str(error)[:300]) from error
         return str(answer.message_ids[0])
-
-
-def _attribute(value: str) -> str:
-    """The value cut to what an attribute may hold, in characters that a header may hold."""
-    return value.encode("ascii", "backslashreplace")[:_ATTRIBUTE_BYTES].decode("ascii")

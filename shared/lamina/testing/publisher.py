@@ -13,9 +13,8 @@ class InMemoryPublisher:
     """Publisher port in memory. `fail`, when set, is called before each send and may raise."""
 
     published: list[Payload] = field(default_factory=list[Payload])
-    parked: list[tuple[str, Message, dict[str, str]]] = field(
-        default_factory=list[tuple[str, Message, dict[str, str]]]
-    )
+    parked: list[tuple[str, Message]] = field(default_factory=list[tuple[str, Message]])
+    """Each with the subscription that gave up on it."""
     fail: Callable[[], None] | None = None
 
     async def publish(self, payload: Payload) -> str:
@@ -25,10 +24,10 @@ class InMemoryPublisher:
         self.published.append(payload)
         return str(len(self.published))
 
-    async def park(self, subscription: str, message: Message, reason: dict[str, str]) -> str:
+    async def park(self, subscription: str, message: Message) -> str:
         """Remember the parked message."""
         self._maybe_fail()
-        self.parked.append((subscription, message, reason))
+        self.parked.append((subscription, message))
         return str(len(self.parked))
 
     async def ping(self) -> None:
