@@ -15,9 +15,6 @@ resource "google_pubsub_subscription" "push" {
 
   push_config {
     push_endpoint = "${google_cloud_run_v2_service.service[each.value.service].uri}${each.value.path}"
-    no_wrapper {
-      write_metadata = true
-    }
     oidc_token {
       service_account_email = google_service_account.invoker.email
       audience              = google_cloud_run_v2_service.service[each.value.service].uri

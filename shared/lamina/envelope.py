@@ -1,13 +1,15 @@
 """CloudEvent <-> Pub/Sub message: the only encoder and the only decoder.
 
 Messages travel in CloudEvents' binary mode by its Pub/Sub binding: data as it is, attributes `ce-*`.
-With unwrapped push those attributes arrive as HTTP headers, which is CloudEvents' binary HTTP mode.
+A push wraps them in JSON, which also tells the delivery attempt. An unwrapped push is read as well: there the
+attributes arrive as HTTP headers, which is CloudEvents' binary HTTP mode.
 """
 
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
@@ -90,12 +92,15 @@ def decode_request(headers: Mapping[str, str], body: bytes) -> Incoming:
     if "ce-specversion" in lower or lower.get("content-type", "").startswith("application/cloudevents"):
         return _checked(_from_cloud_event(lower, body))
     wrapped = _wrapped(body)
-    return _checked(_from_push(wrapped) if wrapped else Incoming(body, _kept(lower), **_metadata(lower)))
+    return _checked(_pushed(wrapped) if wrapped else Incoming(body, _kept(lower), **_metadata(lower)))
 
 
 def undecoded(headers: Mapping[str, str], body: bytes) -> Incoming:
-    """The message of a push that cannot be decoded, as far as its headers tell: what to park."""
+    """The message of a push whose CloudEvent cannot be read: what to park."""
     lower = {name.lower(): value for name, value in headers.items()}
+    with suppress(InvalidEvent):
+        if "ce-specversion" not in lower and (push := _wrapped(body)):
+            return _checked(_from_push(push))
     announced = {name: text for name, text in lower.items() if name.startswith("ce-")}
     return Incoming(body, {**announced, **_kept(lower)}, **_metadata(lower))
 
@@ -193,6 +198,16 @@ def _wrapped(body: bytes) -> dict[str, Any] | None:
     value = strict_json.loads(body)
     shaped = isinstance(value.get("message"), dict) and isinstance(value.get("subscription"), str)
     return cast(dict[str, Any], value) if shaped else None
+
+
+def _pushed(push: dict[str, Any]) -> Incoming:
+    """The message of a wrapped push, whose data may be a CloudEvent in either mode."""
+    message = _from_push(push)
+    announced = message.attributes.get("content-type", "").startswith("application/cloudevents")
+    if not announced and "ce-specversion" not in message.attributes:
+        return message
+    event = _from_cloud_event(message.attributes, message.data)
+    return replace(message, data=event.data, attributes={**message.attributes, **event.attributes})
 
 
 def _from_push(push: dict[str, Any]) -> Incoming:

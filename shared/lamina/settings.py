@@ -1,7 +1,7 @@
 """All settings, in one frozen object. Every one is an environment variable: `LAMINA_` and its name."""
 
 from functools import cache
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -9,6 +9,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from lamina.errors import ConfigurationError
 
 Positive = Annotated[int, Field(gt=0)]
+ModelName = Annotated[str, Field(pattern=r"^(auto|offline|gemini|[\w.]+:\w+)$")]
 
 
 class Settings(BaseSettings):
@@ -60,8 +61,12 @@ class Settings(BaseSettings):
     """Remember processed events this long; must exceed Pub/Sub's retention."""
 
     # Models
-    model: Literal["auto", "offline", "gemini"] = "auto"
-    """auto: Gemini where a key or Vertex settings are present, else the offline model."""
+    model: ModelName = "auto"
+    """auto: Gemini where a key or Vertex settings are present, else the offline model.
+
+    `package.module:name` is a model of your own: called with the settings, it gives a `LanguageModel`."""
+    embedder: ModelName = "auto"
+    """The same for vectors: auto, offline, gemini, or a function that gives an `Embedder`."""
     gemini_model: str = "gemini-3.5-flash"
     gemini_embedding_model: str = "gemini-embedding-001"
     gemini_api_key: Annotated[SecretStr, Field(validation_alias="GEMINI_API_KEY")] = SecretStr("")
@@ -88,10 +93,20 @@ class Settings(BaseSettings):
             raise ConfigurationError(f"set {', '.join(missing)}")
 
     @property
-    def uses_gemini(self) -> bool:
-        """Whether Gemini does the work of the models."""
-        present = self.vertex or bool(self.gemini_api_key.get_secret_value())
-        return self.model == "gemini" or (self.model == "auto" and present)
+    def model_used(self) -> str:
+        """`model` with auto resolved."""
+        return self._auto if self.model == "auto" else self.model
+
+    @property
+    def embedder_used(self) -> str:
+        """`embedder` with auto resolved: it goes with the model, unless that is one of your own."""
+        if self.embedder != "auto":
+            return self.embedder
+        return self._auto if ":" in self.model else self.model_used
+
+    @property
+    def _auto(self) -> str:
+        return "gemini" if self.vertex or self.gemini_api_key.get_secret_value() else "offline"
 
 
 def variable_of(name: str) -> str:

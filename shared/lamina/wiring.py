@@ -5,8 +5,10 @@ Each member imports its driver when it is first used, so that a service pays onl
 
 from datetime import UTC, datetime
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
+from lamina.errors import ConfigurationError
 from lamina.ports import (
     Buffer,
     Clock,
@@ -125,25 +127,33 @@ class Wiring:
 
     @cached_property
     def model(self) -> LanguageModel:
-        """Gemini, or the offline model."""
-        if self.settings.uses_gemini:
-            from lamina.models.gemini.model import GeminiModel
+        """Gemini, the offline model, or one of the deployment's own."""
+        match self.settings.model_used:
+            case "gemini":
+                from lamina.models.gemini.model import GeminiModel
 
-            return GeminiModel(self.gemini, self.settings)
-        from lamina.models.offline import OfflineModel
+                return GeminiModel(self.gemini, self.settings)
+            case "offline":
+                from lamina.models.offline import OfflineModel
 
-        return OfflineModel()
+                return OfflineModel()
+            case name:
+                return named("LAMINA_MODEL", name)(self.settings)
 
     @cached_property
     def embedder(self) -> Embedder:
-        """Gemini's embeddings, or MiniLM in this process."""
-        if self.settings.uses_gemini:
-            from lamina.models.gemini.embedder import GeminiEmbedder
+        """Gemini's embeddings, MiniLM in this process, or the deployment's own."""
+        match self.settings.embedder_used:
+            case "gemini":
+                from lamina.models.gemini.embedder import GeminiEmbedder
 
-            return GeminiEmbedder(self.gemini, self.settings)
-        from lamina.models.minilm import MiniLmEmbedder
+                return GeminiEmbedder(self.gemini, self.settings)
+            case "offline":
+                from lamina.models.minilm import MiniLmEmbedder
 
-        return MiniLmEmbedder()
+                return MiniLmEmbedder()
+            case name:
+                return named("LAMINA_EMBEDDER", name)(self.settings)
 
     @cached_property
     def tokens(self) -> TokenCounter:
@@ -151,6 +161,15 @@ class Wiring:
         from lamina.models.tokens import EstimatedTokens
 
         return EstimatedTokens()
+
+
+def named(variable: str, name: str) -> Any:
+    """What `package.module:name` names. ConfigurationError where there is no such thing."""
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"{variable}: {name!r} cannot be imported: {error}") from error
 
 
 @cache

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.envelope import MAX_MESSAGE_BYTES, Incoming, decode_request, encode, parse
+from lamina.envelope import MAX_MESSAGE_BYTES, Incoming, decode_request, encode, parse, undecoded
 from lamina.errors import InvalidEvent, TooLarge
 from lamina.events import TurnRecorded
 from lamina.model import Turn
 from tests.strategies import turns
 
 SURROGATE_ID = b'{"specversion": "1.0", "id": "\\ud800", "type": "t", "source": "s", "data": {}}'
+
+STRUCTURED = {"content-type": "application/cloudevents+json"}
 
 
 def recorded(value: Any) -> TurnRecorded:
@@ -57,7 +59,8 @@ def test_any_turn_survives_every_way_of_travelling(value: dict[str, Any]) -> Non
     arrivals = [
         decode_request(push_headers(message), message.data),
         decode_request({"content-type": "application/json"}, wrapped(message)),
-        decode_request({"content-type": "application/cloudevents+json"}, structured(message)),
+        decode_request(STRUCTURED, structured(message)),
+        decode_request({}, wrapped(Incoming(structured(message), STRUCTURED))),
     ]
     for incoming in arrivals:
         arrived = parse(incoming)
@@ -90,6 +93,14 @@ def test_a_redelivery_is_read_the_same_to_the_last_attribute() -> None:
     )
     first, second = (decode_request(push_headers(message), message.data) for _ in range(2))
     assert first == second
+
+
+def test_what_is_parked_of_a_wrapped_push_is_the_message_and_not_its_wrapping() -> None:
+    broken = Incoming(b"[1", {"ce-specversion": "1.0", "lamina-failures": "2"}, ordering_key="s")
+    with pytest.raises(InvalidEvent):
+        decode_request({}, wrapped(broken))
+    kept = undecoded({}, wrapped(broken))
+    assert (kept.data, kept.attributes) == (broken.data, broken.attributes)
 
 
 def test_delivery_metadata_is_read_from_headers_and_from_a_wrapped_push() -> None:

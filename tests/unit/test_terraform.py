@@ -121,13 +121,13 @@ def test_every_variable_of_a_service_is_a_setting() -> None:
     assert used <= settings | NOT_SETTINGS
 
 
-def test_each_push_is_unwrapped_signed_filtered_and_has_dead_letters() -> None:
+def test_each_push_is_wrapped_signed_filtered_and_has_dead_letters() -> None:
     push = resources()["google_pubsub_subscription.push"]
     assert push["for_each"] == "${local.subscriptions}"
     assert push["filter"] == "${each.value.filter}"
     assert push["ack_deadline_seconds"] == "${each.value.ack_deadline_s}"
     [config], [policy], [retry] = push["push_config"], push["dead_letter_policy"], push["retry_policy"]
-    assert config["no_wrapper"][0]["write_metadata"] is True
+    assert "no_wrapper" not in config  # only a wrapped push tells its attempt
     assert "google_service_account.invoker" in config["oidc_token"][0]["service_account_email"]
     assert policy["dead_letter_topic"] == "${google_pubsub_topic.topic[each.value.dead_letter_topic].id}"
     assert policy["max_delivery_attempts"] == "${local.delivery.max_delivery_attempts}"

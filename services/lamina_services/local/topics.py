@@ -104,10 +104,7 @@ class Topics:
         return SubscriptionResource(
             name=self._subscription_path(subscription.name),
             topic=self.topic_path(subscription.topic),
-            push_config=PushConfig(
-                push_endpoint=f"{service_url}{subscription.path}",
-                no_wrapper=PushConfig.NoWrapper(write_metadata=True),
-            ),
+            push_config=PushConfig(push_endpoint=f"{service_url}{subscription.path}"),
             ack_deadline_seconds=subscription.ack_deadline_s,
             filter=subscription.filter,
             retry_policy=RetryPolicy(
