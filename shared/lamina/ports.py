@@ -107,9 +107,18 @@ class SummaryStore(Protocol):
         """
         ...
 
-    async def commit(self, summary: Summary, turns: Sequence[Turn], event_id: uuid.UUID) -> None:
+    async def is_set_aside(self, session: SessionKey, turn_id: str) -> bool:
+        """Whether the turn is covered by a summary whose lines go without it."""
+        ...
+
+    async def commit(
+        self, summary: Summary, turns: Sequence[Turn], event_id: uuid.UUID, *, set_aside: Sequence[str] = ()
+    ) -> None:
         """Store the version, the turns it covers (into the log too, where missing) and the event, in one
-        transaction. StaleVersion where the version exists or a turn is covered already."""
+        transaction. StaleVersion where the version exists or a turn is covered already.
+
+        `set_aside`: those of the turns that the lines go without. A later commit may cover them in earnest.
+        """
         ...
 
 

@@ -166,3 +166,19 @@ async def test_turns_that_the_caller_holds_do_not_come_again(
                 turns[2],
                 turns[4],
             ]
+
+
+async def test_a_turn_set_aside_is_covered_and_may_be_covered_in_earnest_later(
+    summaries: SummaryStore,
+) -> None:
+    user = a_user()
+    session, turns = a_session(user), [a_turn(user, n) for n in range(2)]
+    ids = [turn.turn_id for turn in turns]
+    await summaries.commit(a_summary(session, 1), turns, uuid.uuid4(), set_aside=ids[1:])
+    assert await summaries.covered(session, ids) == set(ids)
+    assert [await summaries.is_set_aside(session, turn_id) for turn_id in ids] == [False, True]
+    await commit(summaries, a_summary(session, 2), turns[1:])
+    assert not await summaries.is_set_aside(session, ids[1])
+    with pytest.raises(StaleVersion):
+        await commit(summaries, a_summary(session, 3), turns[1:])
+    assert await summaries.latest(session, None, None) == a_summary(session, 2)

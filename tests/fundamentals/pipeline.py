@@ -17,6 +17,7 @@ from lamina.postgres.reader import PostgresReader
 from lamina.postgres.summaries import PostgresSummaries
 from lamina.settings import Settings
 from lamina.testing.buffer import InMemoryBuffer
+from lamina.testing.clock import StoppedClock
 from lamina.testing.models import HashEmbedder
 from lamina.testing.publisher import InMemoryPublisher
 from lamina_services.context.handler import build_context
@@ -85,6 +86,7 @@ class Pipeline:
             model=self.model,
             publisher=self.topic,
             tokens=self.tokens,
+            clock=StoppedClock(),
             settings=self.settings,
         )
 

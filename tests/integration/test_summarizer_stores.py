@@ -13,6 +13,7 @@ from lamina.postgres.database import Database
 from lamina.postgres.episodes import PostgresEpisodes
 from lamina.postgres.summaries import PostgresSummaries
 from lamina.settings import Settings
+from lamina.testing.clock import StoppedClock
 from lamina.testing.publisher import InMemoryPublisher
 from lamina.valkey.buffer import ValkeyBuffer, session_keys
 from lamina.valkey.client import Client, connect
@@ -43,6 +44,7 @@ class Running:
             model=ModelThatKeepsEverything(),
             publisher=self.publisher,
             tokens=Words(),
+            clock=StoppedClock(),
             settings=Settings(summary_trigger_turns=3, summary_keep_turns=2),
         )
 

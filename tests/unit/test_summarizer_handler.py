@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import json
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 
 from lamina.api import EntityView
-from lamina.errors import DependencyUnavailable, ModelUnavailable, StaleVersion
+from lamina.dead_letters import Failure
+from lamina.errors import DependencyUnavailable, ModelRefused, ModelUnavailable, StaleVersion
 from lamina.events import MemoryChanged, TurnRecorded
 from lamina.model import SessionKey, Statement, Summary, SummaryLine, Turn
 from lamina.ports import OldEpisode
 from lamina.settings import Settings
 from lamina.testing.buffer import InMemoryBuffer
+from lamina.testing.clock import StoppedClock
 from lamina.testing.publisher import InMemoryPublisher
 from lamina.testing.summaries import InMemorySummaries
 from lamina_services.summarizer.handler import on_turn_recorded
@@ -91,6 +94,7 @@ class World:
             "publisher": self.publisher,
             "model": self.model,
             "tokens": Words(),
+            "clock": StoppedClock(),
             "settings": self.settings,
         }
         await on_turn_recorded(TurnRecorded(turn=turn), **{**parts, **other})
@@ -270,7 +274,14 @@ async def test_workers_on_one_session_lose_neither_a_turn_nor_a_summary(world: W
 
 async def test_a_worker_that_always_comes_second_gives_up_and_loses_nothing(world: World) -> None:
     class AlwaysSecond(InMemorySummaries):
-        async def commit(self, summary: Summary, turns: Sequence[Turn], event_id: uuid.UUID) -> None:
+        async def commit(
+            self,
+            summary: Summary,
+            turns: Sequence[Turn],
+            event_id: uuid.UUID,
+            *,
+            set_aside: Sequence[str] = (),
+        ) -> None:
             raise StaleVersion("another worker was first")
 
     await world.record(*(a_turn(n) for n in range(4)))
@@ -367,3 +378,89 @@ async def test_a_buffer_that_is_down_is_a_transient_failure(world: World) -> Non
     world.buffer.down = True
     with pytest.raises(DependencyUnavailable):
         await world.summarise(a_turn(0))
+
+
+class Squeamish(ModelThatKeepsEverything):
+    """Refuses whatever holds one of these turns."""
+
+    def __init__(self, *refused: str) -> None:
+        super().__init__()
+        self.refused = set(refused)
+
+    async def summarise(
+        self, previous: Sequence[SummaryLine], turns: Sequence[Turn], budget: int
+    ) -> tuple[SummaryLine, ...]:
+        if self.refused & {turn.turn_id for turn in turns}:
+            raise ModelRefused("safety")
+        return await super().summarise(previous, turns, budget)
+
+
+def parked_turns(world: World) -> list[tuple[str, str, str]]:
+    """(subscription, turn, error) of each dead letter."""
+    return [
+        (
+            subscription,
+            json.loads(letter.data)["turn"]["turn_id"],
+            Failure.of(letter.attributes).error,
+        )
+        for subscription, letter in world.publisher.parked
+    ]
+
+
+async def test_a_turn_the_model_refuses_is_set_aside_and_its_session_goes_on(world: World) -> None:
+    world.settings = Settings(summary_trigger_turns=6, summary_keep_turns=1)
+    turns = [a_turn(n) for n in range(6)]
+    await world.record(*turns)
+    await world.summarise(turns[-1], model=Squeamish("t02"))
+    assert (world.summary, await world.buffered()) == (["t00", "t01", "t03", "t04"], ["t05"])
+    assert parked_turns(world) == [("summarizer", "t02", "ModelRefused")]
+    assert await world.summaries.covered(SESSION, ["t02"]) == {"t02"}
+    assert await world.summaries.is_set_aside(SESSION, "t02")
+    assert not await world.summaries.is_set_aside(SESSION, "t01")
+
+
+async def test_what_was_set_aside_is_summarised_when_it_comes_again_and_the_model_takes_it(
+    world: World,
+) -> None:
+    turns = [a_turn(n) for n in range(4)]
+    await world.record(*turns)
+    await world.summarise(turns[-1], model=Squeamish("t01"))
+    await world.summarise(turns[1])
+    assert (world.summary, await world.buffered()) == (["t00", "t01"], ["t02", "t03"])
+    assert not await world.summaries.is_set_aside(SESSION, "t01")
+    assert (await world.buffer.read(SESSION)).summary == world.summaries.versions[SESSION][-1]
+
+
+async def test_what_is_refused_again_fails_again_and_changes_nothing(world: World) -> None:
+    turns = [a_turn(n) for n in range(4)]
+    await world.record(*turns)
+    await world.summarise(turns[-1], model=Squeamish("t01"))
+    before = await world.end()
+    with pytest.raises(ModelRefused):
+        await world.summarise(turns[1], model=Squeamish("t01"))
+    assert await world.end() == before
+    assert len(world.publisher.parked) == 1
+
+
+async def test_a_model_that_refuses_every_turn_sets_none_aside(world: World) -> None:
+    turns = [a_turn(n) for n in range(4)]
+    await world.record(*turns)
+    with pytest.raises(ModelRefused):
+        await world.summarise(turns[-1], model=Squeamish(*(turn.turn_id for turn in turns)))
+    assert (world.summary, len(await world.buffered()), world.publisher.parked) == ([], 4, [])
+
+
+async def test_a_dead_letter_that_cannot_be_parked_leaves_its_turn_in_the_buffer(world: World) -> None:
+    turns = [a_turn(n) for n in range(4)]
+    await world.record(*turns)
+
+    def down() -> None:
+        raise DependencyUnavailable("pubsub", "down")
+
+    world.publisher.fail = down
+    with pytest.raises(DependencyUnavailable):
+        await world.summarise(turns[-1], model=Squeamish("t01"))
+    assert (world.summary, len(await world.buffered())) == ([], 4)
+    world.publisher.fail = None
+    await world.summarise(turns[-1], model=Squeamish("t01"))
+    assert (world.summary, parked_turns(world)) == (["t00"], [("summarizer", "t01", "ModelRefused")])

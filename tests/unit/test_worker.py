@@ -26,6 +26,7 @@ from lamina.errors import (
 from lamina.events import CompactionDue, TurnRecorded
 from lamina.model import Turn
 from lamina.ports import Message
+from lamina.testing.clock import StoppedClock
 from lamina.testing.publisher import InMemoryPublisher
 from lamina.topology import load_topology
 from lamina.wiring import Dependency
@@ -42,14 +43,6 @@ TURN = Turn.model_validate(
     }
 )
 MESSAGE = encode(TurnRecorded(turn=TURN))
-
-
-NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
-
-
-class StoppedClock:
-    def now(self) -> datetime:
-        return NOW
 
 
 @dataclass
@@ -118,7 +111,7 @@ async def test_a_permanent_failure_is_parked_with_its_reason_and_then_acknowledg
     failure = Failure.of(letter.attributes)
     assert (failure.error, failure.reason) == (type(error).__name__, str(error))
     assert (failure.service, failure.version) == ("summarizer", release())
-    assert (failure.parked_at, failure.failures) == (NOW, 1)
+    assert (failure.parked_at, failure.failures) == (service.parts.clock.now(), 1)
 
 
 async def test_a_parked_message_tells_when_and_as_what_it_was_first_published() -> None:

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
-from lamina.errors import StaleVersion
+from lamina.dead_letters import Failure, parked, release
+from lamina.envelope import encode
+from lamina.errors import Permanent, StaleVersion
 from lamina.events import MemoryChanged, TurnRecorded
 from lamina.model import Summary, Turn
-from lamina.ports import Buffer, BufferView, LanguageModel, Publisher, SummaryStore, TokenCounter
+from lamina.ports import Buffer, BufferView, Clock, LanguageModel, Publisher, SummaryStore, TokenCounter
 from lamina.settings import Settings
-from lamina_services.summarizer.decision import checked, plan, sizes_of
+from lamina_services.summarizer.decision import plan, sizes_of
+from lamina_services.summarizer.folding import fold
 
 ROUNDS = 6
 """Decisions for one event: another worker may commit first, and a backlog takes several summaries."""
@@ -21,39 +24,63 @@ async def on_turn_recorded(
     model: LanguageModel,
     publisher: Publisher,
     tokens: TokenCounter,
+    clock: Clock,
     settings: Settings,
 ) -> None:
     """Summarise what the buffer should let go of, then let go of it.
 
-    In this order: commit, announce, trim. A redelivery finds what is committed and not yet trimmed, and takes
-    up from there. StaleVersion where other workers keep committing first.
+    In this order: park what the model refuses, commit, announce, trim. A redelivery finds what is committed
+    and not yet trimmed, and takes up from there. StaleVersion where other workers keep committing first.
     """
     session = event.turn.session
+    budget = settings.summary_budget_tokens
     stale: StaleVersion | None = None
     for _ in range(ROUNDS):
+        # A turn that was set aside comes again from its dead letter: the model may take it by now.
+        again = await summaries.is_set_aside(session, event.turn.turn_id)
         view = await _complete_view(event.turn, buffer, summaries)
         # In this order: what is covered is then covered by `current` or an earlier version.
         covered = await summaries.covered(session, [turn.turn_id for turn in view.turns])
         current = await summaries.latest(session, *_origin(event.turn, view))
         todo = plan(view, covered=covered, tokens=sizes_of(view.turns, tokens), settings=settings)
-        if todo.idle:
+        turns = (event.turn,) if again else todo.turns
+        if todo.idle and not again:
             return
-        if todo.turns:
+        if turns:
+            folded = await fold(current.lines, turns, model=model, budget=budget)
+            if again and folded.refused:
+                raise folded.refused[0][1]
+            await _park(folded.refused, publisher, clock)
+            current = Summary(
+                session=session, version=current.version + 1, lines=folded.lines, model=model.name
+            )
+            aside = [turn.turn_id for turn, _ in folded.refused]
             try:
-                current = await _summarise(
-                    event, current, todo.turns, summaries=summaries, model=model, settings=settings
-                )
+                await summaries.commit(current, turns, event.event_id(), set_aside=aside)
             except StaleVersion as error:
                 stale = error
                 continue
         version = f"{session.session_id}:{current.version}"
         await publisher.publish(MemoryChanged.because_of(event, "summary", [version]))
-        leaving = [*todo.trim_only, *(turn.turn_id for turn in todo.turns)]
+        leaving = [*todo.trim_only, *(turn.turn_id for turn in turns)]
         # False: the cache is at a later version by now, and the next round finds what this one left.
         await buffer.trim(session, leaving, current)
         stale = None
     if stale:
         raise stale
+
+
+async def _park(refused: Sequence[tuple[Turn, Permanent]], publisher: Publisher, clock: Clock) -> None:
+    """Park the events of these turns. Before the commit: after a crash in between they are parked again."""
+    for turn, error in refused:
+        failure = Failure(
+            error=type(error).__name__,
+            reason=str(error),
+            service="summarizer",
+            version=release(),
+            parked_at=clock.now(),
+        )
+        await publisher.park("summarizer", parked(encode(TurnRecorded(turn=turn)), failure))
 
 
 def _origin(turn: Turn, view: BufferView) -> tuple[str | None, str | None]:
@@ -79,23 +106,3 @@ async def _complete_view(turn: Turn, buffer: Buffer, summaries: SummaryStore) ->
     for each in missing:
         await buffer.append(each)
     return await buffer.read(turn.session)
-
-
-async def _summarise(
-    event: TurnRecorded,
-    previous: Summary,
-    turns: Sequence[Turn],
-    *,
-    summaries: SummaryStore,
-    model: LanguageModel,
-    settings: Settings,
-) -> Summary:
-    lines = await model.summarise(previous.lines, turns, settings.summary_budget_tokens)
-    summary = Summary(
-        session=previous.session,
-        version=previous.version + 1,
-        lines=checked(previous.lines, lines),
-        model=model.name,
-    )
-    await summaries.commit(summary, turns, event.event_id())
-    return summary

@@ -19,6 +19,7 @@ async def _take(event: TurnRecorded) -> None:
         model=parts.model,
         publisher=parts.publisher,
         tokens=parts.tokens,
+        clock=parts.clock,
         settings=parts.settings,
     )
 

@@ -98,8 +98,23 @@ class PostgresSummaries:
         [rows] = await self._database.read(session.app, session.user_id, [query])
         return [turn_of(row) for row in rows]
 
-    async def commit(self, summary: Summary, turns: Sequence[Turn], event_id: uuid.UUID) -> None:
-        """Store the version, the turns it covers and the event. StaleVersion where another was faster."""
+    async def is_set_aside(self, session: SessionKey, turn_id: str) -> bool:
+        """See `SummaryStore.is_set_aside`."""
+        query: Query = (
+            """
+            SELECT FROM lamina.summary_turns
+            WHERE app = %(app)s AND user_id = %(user_id)s AND session_id = %(session_id)s
+              AND turn_id = %(turn_id)s AND set_aside
+            """,
+            {**session.model_dump(), "turn_id": turn_id},
+        )
+        [rows] = await self._database.read(session.app, session.user_id, [query])
+        return bool(rows)
+
+    async def commit(
+        self, summary: Summary, turns: Sequence[Turn], event_id: uuid.UUID, *, set_aside: Sequence[str] = ()
+    ) -> None:
+        """See `SummaryStore.commit`. StaleVersion where another was faster."""
         session = summary.session
         async with self._database.as_user(session.app, session.user_id) as conn:
             await lock_session(conn, session)
@@ -126,16 +141,24 @@ class PostgresSummaries:
             )
             if await inserted.fetchone() is None:
                 raise StaleVersion(f"summary {summary.version} is not the one after the latest")
-            await conn.execute(
+            covered = await conn.execute(
                 """
-                INSERT INTO lamina.summary_turns (app, user_id, session_id, turn_id, version)
-                SELECT %(app)s, %(user_id)s, %(session_id)s, turn_id, %(version)s
+                INSERT INTO lamina.summary_turns AS s (app, user_id, session_id, turn_id, version, set_aside)
+                SELECT %(app)s, %(user_id)s, %(session_id)s, turn_id, %(version)s,
+                       turn_id = ANY(%(set_aside)s)
                 FROM unnest(%(turn_ids)s::text[]) AS turn_id
+                ON CONFLICT ON CONSTRAINT summary_covers_turn_once DO UPDATE
+                SET version = excluded.version, set_aside = excluded.set_aside
+                WHERE s.set_aside
+                RETURNING s.turn_id
                 """,
                 {
                     **session.model_dump(),
                     "version": summary.version,
                     "turn_ids": [turn.turn_id for turn in turns],
+                    "set_aside": list(set_aside),
                 },
             )
+            if len(await covered.fetchall()) < len(turns):
+                raise StaleVersion("another worker was faster: a turn is covered already")
             await mark(conn, CONSUMER, session.app, session.user_id, event_id)

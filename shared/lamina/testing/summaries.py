@@ -17,6 +17,8 @@ class InMemorySummaries:
         self.versions: dict[SessionKey, list[Summary]] = {}
         self.covers: dict[SessionKey, dict[str, int]] = {}
         """The version that covers each turn."""
+        self.aside: dict[SessionKey, set[str]] = {}
+        """The covered turns that the lines go without."""
         self.log: dict[SessionKey, dict[str, Turn]] = {}
         """Every turn that was logged: by a commit, or by a test in the episode store's place."""
 
@@ -52,16 +54,25 @@ class InMemorySummaries:
         waiting = [turn for turn in self.log.get(session, {}).values() if turn.turn_id not in known]
         return sorted(waiting, key=lambda turn: turn.order)
 
-    async def commit(self, summary: Summary, turns: Sequence[Turn], event_id: uuid.UUID) -> None:
+    async def is_set_aside(self, session: SessionKey, turn_id: str) -> bool:
+        """See `SummaryStore.is_set_aside`."""
+        return turn_id in self.aside.get(session, ())
+
+    async def commit(
+        self, summary: Summary, turns: Sequence[Turn], event_id: uuid.UUID, *, set_aside: Sequence[str] = ()
+    ) -> None:
         """See `SummaryStore.commit`."""
         versions = self.versions.setdefault(summary.session, [])
         covers = self.covers.setdefault(summary.session, {})
         if summary.version != len(versions) + 1:
             raise StaleVersion(f"summary {summary.version} is not the one after {len(versions)}")
-        if taken := covers.keys() & {turn.turn_id for turn in turns}:
+        aside = self.aside.setdefault(summary.session, set())
+        if taken := (covers.keys() - aside) & {turn.turn_id for turn in turns}:
             raise StaleVersion(f"covered already: {', '.join(sorted(taken))}")
         versions.append(summary)
         covers.update({turn.turn_id: summary.version for turn in turns})
+        aside.difference_update(turn.turn_id for turn in turns)
+        aside.update(set_aside)
         log = self.log.setdefault(summary.session, {})
         for turn in turns:
             log.setdefault(turn.turn_id, turn)

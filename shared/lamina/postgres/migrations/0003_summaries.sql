@@ -20,6 +20,8 @@ CREATE TABLE lamina.summary_turns (
     session_id text COLLATE "C" NOT NULL,
     turn_id text COLLATE "C" NOT NULL,
     version integer NOT NULL,
+    -- The model would not take the turn: the lines go without it until its dead letter is replayed with success.
+    set_aside boolean NOT NULL DEFAULT false,
     CONSTRAINT summary_covers_turn_once PRIMARY KEY (app, user_id, session_id, turn_id)
 );
 SELECT lamina.isolate_users('lamina.summary_turns');
@@ -53,4 +55,5 @@ AS $$
 $$;
 
 GRANT SELECT, INSERT ON lamina.summaries, lamina.summary_turns TO lamina_summarizer;
+GRANT UPDATE (version, set_aside) ON lamina.summary_turns TO lamina_summarizer;
 GRANT SELECT ON lamina.summaries, lamina.summary_turns TO lamina_context;
