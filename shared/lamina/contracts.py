@@ -9,29 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
-
-from lamina import api
+from lamina import openapi
 from lamina.events import PAYLOADS
-from lamina.model import Turn
 from lamina.topology import load_topology
 
 VERSION = "1.0.0"
-
-_OPERATIONS: tuple[tuple[str, str, str, type[BaseModel], type[BaseModel]], ...] = (
-    ("turn-ingest", "/v1/turns", "Record a turn", Turn, api.TurnAccepted),
-    ("context", "/v1/context", "Get the memory for one prompt", api.ContextRequest, api.ContextResponse),
-    ("context", "/v1/search", "Search entities and episodes", api.SearchRequest, api.SearchResponse),
-    ("context", "/v1/fetch", "Fetch a part that was cut short", api.FetchRequest, api.FetchResponse),
-)
-_REFUSALS = {
-    "400": "The request is malformed",
-    "404": "There is no such thing, or it is not this user's",
-    "413": "The request is too large",
-    "422": "A field is missing or wrong; `problems` names each",
-    "503": "A dependency is down; try again",
-}
 
 
 def documents() -> dict[str, str]:
@@ -39,7 +21,11 @@ def documents() -> dict[str, str]:
     files = {f"{kind}.schema.json": _event_schema(kind) for kind in sorted(PAYLOADS)}
     return {
         name: json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-        for name, content in {**files, "asyncapi.json": _asyncapi(), "openapi.json": _openapi()}.items()
+        for name, content in {
+            **files,
+            "asyncapi.json": _asyncapi(),
+            "openapi.json": openapi.document(VERSION),
+        }.items()
     }
 
 
@@ -97,46 +83,6 @@ def _message(kind: str) -> dict[str, Any]:
         },
         "payload": {"$ref": f"./{kind}.schema.json"},
     }
-
-
-def _openapi() -> dict[str, Any]:
-    models = {model for *_, request, answer in _OPERATIONS for model in (request, answer)} | {api.Problem}
-    ordered = sorted(models, key=lambda model: model.__name__)
-    keys, schemas = models_json_schema(
-        [(model, "validation") for model in ordered], ref_template="#/components/schemas/{model}"
-    )
-    references = {model: keys[(model, "validation")] for model in ordered}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Lamina HTTP functions", "version": VERSION},
-        "paths": {
-            path: {
-                "post": {
-                    "operationId": path.removeprefix("/v1/"),
-                    "summary": summary,
-                    "tags": [service],
-                    "requestBody": {
-                        "required": True,
-                        "content": {"application/json": {"schema": references[request]}},
-                    },
-                    "responses": {
-                        "200": {
-                            "description": "Done",
-                            "content": {"application/json": {"schema": references[answer]}},
-                        },
-                        **{status: _refusal(text, references) for status, text in _REFUSALS.items()},
-                    },
-                }
-            }
-            for service, path, summary, request, answer in _OPERATIONS
-        },
-        "components": {"schemas": schemas["$defs"]},
-    }
-
-
-def _refusal(text: str, references: dict[type[BaseModel], Any]) -> dict[str, Any]:
-    content = {"application/problem+json": {"schema": references[api.Problem]}}
-    return {"description": text, "content": content}
 
 
 def write(folder: Path) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version as version_of_distribution
 
+from lamina.moments import moment_of
 from lamina.ports import Message
 from lamina.topology import REPLAY_ATTRIBUTE
 
@@ -90,7 +91,7 @@ class Failure:
             service=attributes.get(f"{PREFIX}service", service),
             version=attributes.get(f"{PREFIX}version", ""),
             first_seen=first_seen(attributes),
-            parked_at=_moment(attributes.get(f"{PREFIX}parked-at")),
+            parked_at=moment_of(attributes.get(f"{PREFIX}parked-at")),
             trace_id=attributes.get(f"{PREFIX}trace", ""),
             failures=max(told, 1),
             message_id=attributes.get(MESSAGE_ID, ""),
@@ -105,7 +106,9 @@ def failures_told(attributes: Mapping[str, str]) -> int:
 
 def first_seen(attributes: Mapping[str, str]) -> datetime | None:
     """When the broker first had the message, where an attribute says so."""
-    return _moment(attributes.get(FIRST_SEEN)) or _moment(attributes.get(f"{_PUBSUB}SourceTopicPublishTime"))
+    return moment_of(attributes.get(FIRST_SEEN)) or moment_of(
+        attributes.get(f"{_PUBSUB}SourceTopicPublishTime")
+    )
 
 
 def parked(message: Message, failure: Failure) -> Message:
@@ -132,14 +135,6 @@ def _of_a_failure(name: str) -> bool:
 
 def _text(moment: datetime | None) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds") if moment else ""
-
-
-def _moment(text: str | None) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text) if text else None
-    except ValueError:
-        return None
-    return moment if moment and moment.tzinfo else None
 
 
 def _attribute(value: str) -> str:

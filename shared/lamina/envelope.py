@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from lamina import dead_letters, strict_json
 from lamina.errors import InvalidEvent, TooLarge
 from lamina.events import PAYLOADS, Payload
+from lamina.moments import moment_of
 from lamina.ports import Message
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -30,6 +31,7 @@ MAX_MESSAGE_BYTES = 10_000_000 - 10_000
 SOURCE = "//lamina"
 _METADATA = "x-goog-pubsub-"
 _DIGITS = 10
+_REQUIRED = ("ce-id", "ce-source", "ce-type")
 _KEPT_HEADERS = ("content-type", "replay_to", "googclient_traceparent")
 
 
@@ -137,16 +139,25 @@ def _inside(place: tuple[Any, ...], outer: tuple[Any, ...]) -> bool:
 
 
 def _problem(error: Mapping[str, Any]) -> str:
+    what = str(error["msg"]).removeprefix("Value error, ")
+    if not error["loc"] and error["type"] == "value_error":
+        return what  # a model's own check, which names its field
     where = ".".join(str(step) for step in error["loc"]) or "body"
-    return f"{where}: {str(error['msg']).removeprefix('Value error, ')}"
+    return f"{where}: {what}"
 
 
 def _from_cloud_event(headers: Mapping[str, str], body: bytes) -> Incoming:
+    if "ce-specversion" in headers and (missing := [name for name in _REQUIRED if not headers.get(name)]):
+        raise InvalidEvent([f"{name}: a CloudEvent in binary mode has one" for name in missing])
     try:
         event = from_http(headers, body, data_unmarshaller=_as_it_is)
     except (GenericException, ValueError, RecursionError, TypeError, AttributeError) as error:
         raise InvalidEvent([f"body: is not a CloudEvent: {str(error)[:500]}"]) from error
-    known = {f"ce-{name}": str(value) for name, value in event.get_attributes().items()}
+    found = event.get_attributes()
+    for name in ("id", "source", "type"):
+        if not isinstance(found.get(name), str) or not found[name]:
+            raise InvalidEvent([f"{name}: a CloudEvent's is a string of at least one character"])
+    known = {f"ce-{name}": str(value) for name, value in found.items()}
     if "ce-specversion" in headers and "ce-time" not in headers:
         del known["ce-time"]  # the SDK makes one up, and a redelivery must not differ
     content_type = known.pop("ce-datacontenttype", "application/json")
@@ -185,18 +196,22 @@ def _kept(headers: Mapping[str, str]) -> dict[str, str]:
 def _metadata(headers: Mapping[str, str]) -> dict[str, Any]:
     return {
         "message_id": headers.get(f"{_METADATA}message-id", ""),
-        "publish_time": _moment(headers.get(f"{_METADATA}publish-time")),
+        "publish_time": moment_of(headers.get(f"{_METADATA}publish-time")),
         "ordering_key": headers.get(f"{_METADATA}ordering-key", ""),
         "delivery_attempt": _number(headers.get(f"{_METADATA}delivery-attempt")),
     }
 
 
 def _wrapped(body: bytes) -> dict[str, Any] | None:
-    """The wrapped push a body holds, if it is one."""
+    """The wrapped push a body holds, if it is one. A turn may have fields of these names as well."""
     if body.lstrip()[:1] != b"{" or b'"message"' not in body:
         return None
     value = strict_json.loads(body)
-    shaped = isinstance(value.get("message"), dict) and isinstance(value.get("subscription"), str)
+    shaped = (
+        isinstance(value.get("message"), dict)
+        and isinstance(value.get("subscription"), str)
+        and "session_id" not in value
+    )
     return cast(dict[str, Any], value) if shaped else None
 
 
@@ -223,18 +238,10 @@ def _from_push(push: dict[str, Any]) -> Incoming:
         data,
         {str(name): str(value) for name, value in cast(dict[str, Any], attributes).items()},
         message_id=str(message.get("messageId") or message.get("message_id") or ""),
-        publish_time=_moment(message.get("publishTime") or message.get("publish_time")),
+        publish_time=moment_of(message.get("publishTime") or message.get("publish_time")),
         ordering_key=str(message.get("orderingKey") or ""),
         delivery_attempt=_number(push.get("deliveryAttempt")),
     )
-
-
-def _moment(value: Any) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(str(value)) if value else None
-    except ValueError:
-        return None
-    return moment if moment and moment.tzinfo else None
 
 
 def _number(value: Any) -> int:

@@ -37,15 +37,15 @@ class Event(RootModel[Annotated[dict[str, Any], SkipValidation]]):
             "description": "An event in ADK's own JSON form. Fields not listed here are kept as they are.",
             "properties": {
                 "author": {"type": "string"},
-                "timestamp": {"type": "number"},
+                "timestamp": {"description": "Seconds since 1970; what is no number is kept, not read."},
                 "content": {
                     "type": ["object", "null"],
                     "properties": {
-                        "role": {"type": ["string", "null"]},
+                        "role": {"description": "`user` or `model`; what is no string is kept, not read."},
                         "parts": {"type": ["array", "null"], "items": {"type": "object"}},
                     },
                 },
-                "actions": {"type": ["object", "null"]},
+                "actions": {"description": "Kept, and not read."},
             },
         },
     )

@@ -13,8 +13,10 @@ UNDETERMINED = "und"
 _LIMIT = 4_000
 """Characters looked at: enough to tell, and a bound on the work for a long tool output."""
 
+# Each alternative starts where a run of its characters does, or a long word would be read from every letter.
 _NOISE = re.compile(
-    r"```.*?(?:```|\Z)|`[^`\n]*`|\b\w+://\S+|\S+@\S+|[^\W\d_-]*(?:-[^\W\d_]+)?[_\d/\\<>{}=][\w./\\<>{}=:-]*",
+    r"```.*?(?:```|\Z)|`[^`\n]*`|\b\w+://\S+|(?<!\S)\S+@\S+"
+    r"|(?<![^\W\d_])[^\W\d_]*(?:-[^\W\d_]+)?[_\d/\\<>{}=][\w./\\<>{}=:-]*",
     re.DOTALL,
 )
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NoReturn, cast
 
@@ -12,9 +13,16 @@ MAX_DEPTH = 200
 
 
 def loads(text: bytes | str) -> Any:
-    """The value of a JSON text. InvalidEvent says what is wrong; NaN and Infinity are not JSON."""
+    """The value of a JSON text. InvalidEvent says what is wrong; NaN and Infinity are not JSON.
+
+    Bytes are UTF-8, with or without a byte order mark. An object that gives one name twice is refused: of two
+    readers each could take another value for it, and the user whom it names be another one to a gateway.
+    """
     try:
-        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        plain = text.decode("utf-8-sig") if isinstance(text, bytes) else text
+        return json.loads(
+            plain, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique
+        )
     except RecursionError:
         raise InvalidEvent(["body: is nested too deeply"]) from None
     except UnicodeDecodeError:
@@ -58,6 +66,14 @@ def _check_scalar(each: Any) -> None:
     if each is not None and not isinstance(each, str | int | float):
         kind = type(each).__name__
         raise ValueError(f"holds a {kind}, which is not JSON; pydantic's model_dump(mode='json') makes it so")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"an object has the name {twice[:80]!r} twice")
+    return value
 
 
 def _finite(text: str) -> float:

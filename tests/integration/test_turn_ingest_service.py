@@ -159,5 +159,5 @@ def test_a_push_that_can_never_succeed_is_parked_with_its_reason(
 
 
 def test_any_other_path_is_not_found(service: httpx.Client) -> None:
-    assert service.get("/v1/turns").status_code == 404
+    assert service.get("/v1/turn").status_code == 404
     assert service.post("/v1/nothing", json={}).status_code == 404

@@ -18,8 +18,9 @@ from lamina.ports import Vector
 from lamina.settings import Settings
 from lamina.testing.buffer import InMemoryBuffer
 from lamina.testing.reader import InMemoryReader
+from lamina.web import MAX_QUESTION_BYTES
 from lamina.wiring import Wiring
-from lamina_services.context.main import MAX_BODY_BYTES, answer
+from lamina_services.context.main import answer
 
 WHO = {"app": "shop", "user_id": "ana", "session_id": "s1"}
 PART = {"text": "\x00 \ud800", "\ud800": 1}
@@ -114,7 +115,7 @@ async def test_events_come_out_as_they_went_in(service: Service) -> None:
         (body(session_id="\x00"), 422),
         (body(token_budget=1), 422),
         (body(deadline_ms=10**400), 422),
-        (b'{"app": "' + b"x" * MAX_BODY_BYTES + b'"}', 413),
+        (b'{"app": "' + b"x" * MAX_QUESTION_BYTES + b'"}', 413),
     ],
     ids=range(15),
 )

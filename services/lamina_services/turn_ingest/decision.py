@@ -8,6 +8,7 @@ from lamina.envelope import Incoming
 from lamina.errors import InvalidEvent
 from lamina.events import TurnPublished
 from lamina.model import Turn, derived_id
+from lamina.moments import moment_of
 from lamina.turns import complete_turn
 
 
@@ -22,7 +23,7 @@ def turn_of(incoming: Incoming, now: datetime) -> Turn:
     return complete_turn(
         _unwrapped(strict_json.loads(incoming.data)),
         turn_id=_turn_id(incoming),
-        at=_time(incoming.attributes.get("ce-time", "")) or incoming.first_seen or now,
+        at=moment_of(incoming.attributes.get("ce-time", "")) or incoming.first_seen or now,
     )
 
 
@@ -48,11 +49,3 @@ def _turn_id(incoming: Incoming) -> str | None:
         source, event = incoming.attributes.get("ce-source", ""), incoming.attributes.get("ce-id", "")
         return str(derived_id("turn of event", source, event))
     return f"msg-{incoming.first_message_id}" if incoming.first_message_id else None
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else None

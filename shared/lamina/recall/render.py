@@ -29,7 +29,8 @@ RECENT = "Latest turns:"
 HEADINGS = (RULES, PREFERENCES, KNOWLEDGE, SUMMARY, EPISODES, RECENT)
 
 _CUT = " …[cut]… "
-_TAG = re.compile(r"<(?=[/!|a-z])", re.IGNORECASE)
+_TAG = re.compile(r"[<＜﹤](?=[/!|a-z]|\s+/)", re.IGNORECASE)
+"""What could begin a tag, also in the widths of East Asian writing and with a space in it."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -104,7 +105,7 @@ def _value(value: object, limit: int, tokens: TokenCounter) -> str:
 
 def _safe(line: str) -> str:
     """JSON text without characters that hide, reorder or end anything."""
-    bare = _TAG.sub(r"\\u003c", line)
+    bare = _TAG.sub(lambda tag: f"\\u{ord(tag[0]):04x}", line)
     return bare if bare.isprintable() else "".join(map(_shown, bare))
 
 

@@ -27,6 +27,8 @@ _BARE_WORDS = 6
 """A list item of so few words is what the line above the list says it is."""
 _MOST = 200
 """Statements of one turn: more is a paste that got through."""
+_READ = 300_000
+"""Characters of one turn that are read for statements."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,16 @@ class Found:
 def extract_turn(turn: Turn) -> tuple[Statement, ...]:
     """The statements of a turn, in the order they were said; tools' output yields none."""
     statements: list[Statement] = []
+    left = _READ
     for event in turn.events:
         speaker = event.speaker
         if speaker is Speaker.TOOL:
             continue
         said_at = said_at_of(event, turn)
         for text in event.texts():
-            for found in find(text, speaker, said_at, turn.project_id, turn.previous_session_id):
+            if len(statements) >= _MOST or left <= 0:
+                break
+            for found in find(text[:left], speaker, said_at, turn.project_id, turn.previous_session_id):
                 statements.append(
                     Statement(
                         scope=found.scope,
@@ -66,6 +71,7 @@ def extract_turn(turn: Turn) -> tuple[Statement, ...]:
                         language=found.language,
                     )
                 )
+            left -= len(text)
     return tuple(statements[:_MOST])
 
 

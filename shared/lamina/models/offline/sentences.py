@@ -46,6 +46,7 @@ _ABBREVIATION = re.compile(
     r"p\.\s?ej|ej|ex|p\.\s?ex|aprox|pág|[a-z])\.$",
     re.IGNORECASE,
 )
+_LONGEST_ABBREVIATION = 12
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,9 @@ def _clean(raw: str) -> str:
 def _split(line: str) -> Iterator[str]:
     start = 0
     for end in _END.finditer(line):
-        piece = line[start : end.start()]
-        if _ABBREVIATION.search(piece):
+        # Its end is enough: a line of nothing but abbreviations would be read anew for each of them.
+        if _ABBREVIATION.search(line[max(start, end.start() - _LONGEST_ABBREVIATION) : end.start()]):
             continue
-        yield piece.strip()
+        yield line[start : end.start()].strip()
         start = end.end()
     yield line[start:].strip()
