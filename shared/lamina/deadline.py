@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
 from lamina.errors import DependencyUnavailable, LaminaError
-from lamina.telemetry import log
+from lamina.telemetry import asking, log
 
 T = TypeVar("T")
 
@@ -50,15 +50,14 @@ class Attempt(Generic[T]):
         try:
             return self._task.result()
         except LaminaError as error:
-            log.warning(
-                "%s did not answer: %s", self._what, error, extra={"error_type": type(error).__name__}
-            )
+            log.warning("%s did not answer: %s", self._what, error)
             self.failed = True
             return None
 
     async def _timed(self, question: Coroutine[Any, Any, T]) -> T:
         try:
-            return await question
+            with asking(self._what):
+                return await question
         finally:
             self.took_ms = (time.perf_counter() - self._began) * 1000
 

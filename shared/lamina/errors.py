@@ -79,3 +79,12 @@ class ConfigurationError(Permanent):
     """A setting is missing or contradictory. The message names every one of them at once."""
 
     status = 500
+
+
+class Unforeseen(Permanent):
+    """A defect of this service. Remedy: its log tells where it arose, and the class of the error."""
+
+    status = 500
+
+    def __init__(self) -> None:
+        super().__init__("an unforeseen error; the service's log tells where it arose")

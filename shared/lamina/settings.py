@@ -1,15 +1,43 @@
 """All settings, in one frozen object. Every one is an environment variable: `LAMINA_` and its name."""
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_core import from_json
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from lamina.errors import ConfigurationError
 
 Positive = Annotated[int, Field(gt=0)]
 ModelName = Annotated[str, Field(pattern=r"^(auto|offline|gemini|[\w.]+:\w+)$")]
+
+
+Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Price(BaseModel):
+    """What a model costs, in USD for a million tokens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: Dollars
+    output: Dollars = 0.0
+    """Thinking is billed as output."""
+    cached: Dollars | None = None
+    """Input that was read from a cache; None: the same as other input."""
+
+    def of(self, tokens: Mapping[str, int]) -> float:
+        """USD for so many tokens of each kind: input, cached, output and thought."""
+        cached = self.input if self.cached is None else self.cached
+        rates = {"input": self.input, "cached": cached, "output": self.output, "thought": self.output}
+        return sum(rates[kind] * count for kind, count in tokens.items()) / 1_000_000
+
+
+def _parsed(value: object) -> object:
+    """JSON where it comes from the environment. The library's own decoding would not name the setting."""
+    return from_json(value) if isinstance(value, str) else value
 
 
 class Settings(BaseSettings):
@@ -76,6 +104,12 @@ class Settings(BaseSettings):
     model_timeout_s: Annotated[float, Field(gt=0)] = 25
     model_attempts: Positive = 2
     """Tries for each question; with two questions they must fit into an acknowledgement deadline."""
+    model_prices: Annotated[dict[str, Price], NoDecode, BeforeValidator(_parsed)] = Field(
+        default_factory=dict[str, Price]
+    )
+    """What models cost, in USD for a million tokens, as JSON:
+    `{"gemini-3.5-flash": {"input": 0.3, "cached": 0.03, "output": 2.5}}`. There are no defaults: a model
+    without a price is not in the metric of costs."""
 
     @classmethod
     def load(cls) -> Self:

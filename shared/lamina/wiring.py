@@ -13,16 +13,19 @@ from lamina.ports import (
     Buffer,
     Clock,
     CompactionStore,
+    DeadLetterIndex,
     Embedder,
     EntityStore,
     EpisodeStore,
     LanguageModel,
     MemoryReader,
     Publisher,
+    ReceiptReader,
     SummaryStore,
     TokenCounter,
 )
 from lamina.settings import Settings, load_settings
+from lamina.telemetry import ModelUsage, ObservedEmbedder, ObservedModel
 
 if TYPE_CHECKING:
     from google.genai import Client
@@ -101,6 +104,20 @@ class Wiring:
         return PostgresReader(self.database, self.clock)
 
     @cached_property
+    def receipts(self) -> ReceiptReader:
+        """Traces of single turns on AlloyDB."""
+        from lamina.postgres.receipts import PostgresReceipts
+
+        return PostgresReceipts(self.database)
+
+    @cached_property
+    def dead_letters(self) -> DeadLetterIndex:
+        """The index of dead letters on AlloyDB."""
+        from lamina.postgres.dead_letters import PostgresDeadLetterIndex
+
+        return PostgresDeadLetterIndex(self.database)
+
+    @cached_property
     def publisher(self) -> Publisher:
         """The topics."""
         from lamina.pubsub.publisher import PubSubPublisher, publisher_client
@@ -126,19 +143,25 @@ class Wiring:
         return gemini_client(self.settings)
 
     @cached_property
+    def usage(self) -> ModelUsage:
+        """Counts what calls to models cost."""
+        return ModelUsage(self.settings.model_prices)
+
+    @cached_property
     def model(self) -> LanguageModel:
         """Gemini, the offline model, or one of the deployment's own."""
         match self.settings.model_used:
             case "gemini":
                 from lamina.models.gemini.model import GeminiModel
 
-                return GeminiModel(self.gemini, self.settings)
+                model = GeminiModel(self.gemini, self.settings, on_usage=self.usage)
+                return ObservedModel(model)
             case "offline":
                 from lamina.models.offline import OfflineModel
 
-                return OfflineModel()
+                return ObservedModel(OfflineModel(), self.usage)
             case name:
-                return named("LAMINA_MODEL", name)(self.settings)
+                return ObservedModel(named("LAMINA_MODEL", name)(self.settings), self.usage)
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -147,13 +170,14 @@ class Wiring:
             case "gemini":
                 from lamina.models.gemini.embedder import GeminiEmbedder
 
-                return GeminiEmbedder(self.gemini, self.settings)
+                embedder = GeminiEmbedder(self.gemini, self.settings, on_usage=self.usage)
+                return ObservedEmbedder(embedder)
             case "offline":
                 from lamina.models.minilm import MiniLmEmbedder
 
-                return MiniLmEmbedder()
+                return ObservedEmbedder(MiniLmEmbedder(), self.usage)
             case name:
-                return named("LAMINA_EMBEDDER", name)(self.settings)
+                return ObservedEmbedder(named("LAMINA_EMBEDDER", name)(self.settings), self.usage)
 
     @cached_property
     def tokens(self) -> TokenCounter:

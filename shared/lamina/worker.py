@@ -23,12 +23,15 @@ from lamina.errors import (
     NotFound,
     Permanent,
     Transient,
+    Unforeseen,
 )
 from lamina.events import Payload
 from lamina.ports import Clock, Publisher
-from lamina.telemetry import configure_logging, log
+from lamina.telemetry import Outcome, about, configure_logging, consuming, log, settled, trace_id
+from lamina.telemetry.http import measurements
+from lamina.telemetry.setup import start
 from lamina.topology import REPLAY_ATTRIBUTE, load_topology
-from lamina.web import body_of, json_response, problem
+from lamina.web import body_of, json_response, path_of, problem
 from lamina.wiring import Dependency, Wiring, wiring
 
 _MARGIN_S = 2.0
@@ -77,7 +80,22 @@ class Route:
             raise InvalidEvent(
                 [f"ce-type: this subscription carries {self._payload.type}, not {payload.type}"]
             )
+        about(payload)
         await self._handler(payload)
+
+
+class RawRoute:
+    """Takes dead letters as they are: of any type, readable or not, replayed before or not.
+
+    Nothing of it is parked, which would come back here: what fails is refused, and delivered again.
+    """
+
+    def __init__(self, handler: Callable[[Incoming], Awaitable[None]]) -> None:
+        self._handler = handler
+
+    async def run(self, incoming: Incoming) -> None:
+        """Handle."""
+        await self._handler(incoming)
 
 
 class Worker:
@@ -89,7 +107,7 @@ class Worker:
     def __init__(
         self,
         service: str,
-        routes: Mapping[str, Route],
+        routes: Mapping[str, Route | RawRoute],
         needs: Sequence[Dependency],
         parts: Callable[[], Wiring | Parts] = wiring,
     ) -> None:
@@ -100,10 +118,12 @@ class Worker:
         self._parts = parts
 
     async def __call__(self, request: Request) -> Response:
-        """Answer `GET /healthz` and `POST /push/<subscription>`."""
-        path = request.url.path.rstrip("/")
+        """Answer `GET /healthz`, `GET /metrics` and `POST /push/<subscription>`."""
+        path = path_of(request)
         if path.endswith("/healthz"):
             return await self.health()
+        if path == "/metrics" and request.method == "GET":
+            return measurements(self._service)
         subscription = path.removeprefix("/push/")
         if request.method != "POST" or subscription not in self._routes:
             return problem(NotFound(f"{request.method} {path or '/'} is not served here"))
@@ -111,6 +131,7 @@ class Worker:
 
     async def health(self) -> Response:
         """200 when every dependency answers, else 503; says which does not."""
+        start(self._service)  # so that the first event need not wait for it
         report = {name: await self._state_of(name) for name in self._needs}
         healthy = all(state == "ok" for state in report.values())
         body = {"service": self._service, "healthy": healthy, **report}
@@ -119,6 +140,7 @@ class Worker:
     async def take(self, request: Request, subscription: str) -> Response:
         """Process one push."""
         headers = dict(request.headers)
+        unreadable: Permanent | None = None
         try:
             body = await body_of(request)
         except Permanent as error:
@@ -126,49 +148,66 @@ class Worker:
         try:
             incoming = decode_request(headers, body)
         except Permanent as error:
-            return await self._park(subscription, undecoded(headers, body), error)
-        if incoming.attributes.get(REPLAY_ATTRIBUTE, subscription) != subscription:
+            incoming, unreadable = undecoded(headers, body), error
+        parks = self._parks(subscription)
+        meant_for = incoming.attributes.get(REPLAY_ATTRIBUTE, subscription)
+        if parks and not unreadable and meant_for != subscription:
             return _ack()  # replayed for another subscriber; not every emulator filters
-        return await self._run(incoming, subscription)
+        async with consuming(self._service, subscription, incoming):
+            if parks and unreadable:
+                return await self._park(subscription, incoming, unreadable)
+            return await self._run(incoming, subscription)
 
     async def _run(self, incoming: Incoming, subscription: str) -> Response:
         try:
-            async with asyncio.timeout(self._time_s(subscription)):
-                await self._routes[subscription].run(incoming)
-        except TimeoutError:  # Pub/Sub delivers again at its deadline: two at work on one event help nobody
-            late = DependencyUnavailable(self._service, "did not finish within the acknowledgement deadline")
-            return await self._retry(subscription, incoming, late)
+            await self._handle(incoming, subscription)
         except (Transient, ConfigurationError) as error:  # a person mends a deployment, not the message
             return await self._retry(subscription, incoming, error)
         except Forgotten as error:
-            log.info("dropped: %s", error, extra=self._fields(subscription, incoming, error))
-            return _ack()
+            log.info("dropped: %s", error)
+            return _settled("forgotten", error, _ack())
         except Permanent as error:
             return await self._park(subscription, incoming, error)
         except Exception as error:
-            if not _last_attempt(incoming):
-                raise
-            log.exception("unforeseen", extra=self._fields(subscription, incoming, error))
-            return await self._park(subscription, incoming, error)
-        return _ack()
+            log.exception("unforeseen")
+            if _last_attempt(incoming):
+                return await self._park(subscription, incoming, error)
+            return _settled("unforeseen", error, problem(Unforeseen()))
+        return _settled("done", None, _ack())
+
+    async def _handle(self, incoming: Incoming, subscription: str) -> None:
+        try:
+            async with asyncio.timeout(self._time_s(subscription)):
+                await self._routes[subscription].run(incoming)
+        except TimeoutError as error:  # Pub/Sub delivers again: two at work on one event help nobody
+            raise DependencyUnavailable(
+                self._service, "did not finish within the acknowledgement deadline"
+            ) from error
 
     def _time_s(self, subscription: str) -> float:
-        return load_topology().subscription(subscription).ack_deadline_s - _MARGIN_S
+        return load_topology().ack_deadline_s(subscription) - _MARGIN_S
+
+    def _parks(self, subscription: str) -> bool:
+        return not isinstance(self._routes[subscription], RawRoute)
 
     async def _retry(self, subscription: str, incoming: Incoming, error: LaminaError) -> Response:
         if _last_attempt(incoming):
             return await self._park(subscription, incoming, error)
-        log.warning("will be retried: %s", error, extra=self._fields(subscription, incoming, error))
-        return problem(Transient(str(error)))
+        log.warning("will be retried: %s", error)
+        return _settled("retried", error, problem(Transient(str(error))))
 
     async def _park(self, subscription: str, incoming: Incoming, error: Exception) -> Response:
-        log.error("parked: %s", error, extra=self._fields(subscription, incoming, error))
+        if not self._parks(subscription):
+            log.error("refused: %s", error)
+            return _settled("retried", error, problem(Transient(str(error))))
         try:
             letter = parked(incoming.message, self._failure(incoming, error))
             await self._parts().publisher.park(subscription, letter)
         except LaminaError as failure:
-            return problem(Transient(f"could not park: {failure}"))
-        return _ack()
+            log.error("could not park: %s", failure)
+            return _settled("retried", failure, problem(Transient(f"could not park: {failure}")))
+        log.error("parked: %s", error)
+        return _settled("parked", error, _ack())
 
     def _failure(self, incoming: Incoming, error: Exception) -> Failure:
         return Failure(
@@ -178,6 +217,7 @@ class Worker:
             version=release(),
             first_seen=incoming.first_seen,
             parked_at=self._parts().clock.now(),
+            trace_id=trace_id(),
             failures=failures_told(incoming.attributes) + 1,
             message_id=incoming.first_message_id,
         )
@@ -189,18 +229,14 @@ class Worker:
             return str(error)
         return "ok"
 
-    def _fields(self, subscription: str, incoming: Incoming, error: Exception) -> dict[str, str]:
-        return {
-            "service": self._service,
-            "subscription": subscription,
-            "event_id": incoming.attributes.get("ce-id", ""),
-            "event_type": incoming.type,
-            "error_type": type(error).__name__,
-        }
-
 
 def _ack() -> Response:
     return Response(status_code=204)
+
+
+def _settled(outcome: Outcome, error: BaseException | None, response: Response) -> Response:
+    settled(outcome, error)
+    return response
 
 
 def _last_attempt(incoming: Incoming) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from lamina.errors import ConfigurationError
 from lamina.models.offline import OfflineModel
 from lamina.settings import Settings
+from lamina.telemetry import ObservedEmbedder, ObservedModel
 from lamina.testing.models import HashEmbedder, ScriptedModel
 from lamina.wiring import Wiring
 
@@ -40,8 +41,11 @@ def test_the_embedder_goes_with_the_model_unless_it_is_named(
 def test_a_deployment_may_bring_a_model_of_its_own() -> None:
     parts = Wiring(settings(model=f"{__name__}:scripted", embedder="lamina.testing.models:HashEmbedder"))
     assert parts.model.name == "own/1"
-    assert isinstance(parts.embedder, HashEmbedder)
-    assert isinstance(Wiring(settings(model="offline")).model, OfflineModel)
+    assert isinstance(parts.embedder, ObservedEmbedder)
+    assert isinstance(parts.embedder.embedder, HashEmbedder)
+    offline = Wiring(settings(model="offline")).model
+    assert isinstance(offline, ObservedModel)
+    assert isinstance(offline.model, OfflineModel)
 
 
 def test_a_model_that_cannot_be_imported_is_a_mistake_of_the_deployment() -> None:

@@ -211,10 +211,10 @@ async def test_a_mistake_of_the_deployment_is_retried_never_parked() -> None:
     assert service.parts.publisher.parked == []
 
 
-async def test_an_unforeseen_error_is_not_acknowledged() -> None:
-    service = Service(RuntimeError("a bug"))
-    with pytest.raises(RuntimeError):
-        await service.push()
+async def test_an_unforeseen_error_is_not_acknowledged_and_its_words_stay_here() -> None:
+    answer = await Service(RuntimeError("what a user wrote")).push()
+    assert answer.status_code == 500
+    assert "what a user wrote" not in answer.text
 
 
 async def test_a_push_to_an_unknown_subscription_is_refused() -> None:

@@ -41,7 +41,7 @@ async def _from_buffer(
     try:
         view = await buffer.read(session)
     except Transient as error:
-        log.warning("buffer did not answer: %s", error, extra={"error_type": type(error).__name__})
+        log.warning("buffer did not answer: %s", error)
         return None, error
     return next((turn for turn in view.turns if turn.turn_id == turn_id), None), None
 

@@ -1,13 +1,16 @@
 """Builds the context for one prompt: one read of the buffer, one of the database, within the deadline."""
 
 import time
+from dataclasses import replace
 
 from lamina.api import ContextRequest, ContextResponse
 from lamina.deadline import Attempt, Deadline
 from lamina.errors import DependencyUnavailable
+from lamina.forgetting import Tombstones
 from lamina.model import SessionKey
-from lamina.ports import Buffer, Embedder, MemoryReader, Recalled, TokenCounter
+from lamina.ports import Buffer, BufferView, Embedder, MemoryReader, Recalled, TokenCounter
 from lamina.settings import Settings
+from lamina.telemetry import assembling
 from lamina_services.context.decision import Material, assemble, newest
 
 BUFFER_SHARE = 0.3
@@ -16,6 +19,13 @@ EMBED_SHARE = 0.45
 """Of the deadline, for the question's vector; past it the database is asked by words alone."""
 ASSEMBLE_SHARE = 0.1
 """Of the deadline, kept back for choosing and rendering; at most 250 ms."""
+
+
+def _known_to_be_kept(view: BufferView, forgotten: Tombstones) -> BufferView:
+    """Without the turns that the buffer does not know to be forgotten yet. Its summary may hold one's words:
+    the database's stands alone then."""
+    kept = tuple(turn for turn in view.turns if not forgotten.forgets(turn))
+    return replace(view, turns=kept, summary=None)
 
 
 async def build_context(
@@ -60,6 +70,9 @@ async def build_context(
         raise DependencyUnavailable("memory", "neither the buffer nor the database answered in time")
 
     assembled = time.perf_counter()
+    if view and recalled and recalled.forgotten.generation:
+        view = _known_to_be_kept(view, recalled.forgotten)
+        turns = view.turns
     material = Material(
         # A buffer that lost the session, or came back as it was a while ago, does not know what it lacks.
         turns=tuple(sorted((*turns, *(recalled.tail if recalled else ())), key=lambda turn: turn.order)),
@@ -67,7 +80,8 @@ async def build_context(
         recalled=recalled or Recalled(),
         memory_missing=recalled is None,
     )
-    context = assemble(request, material, tokens=tokens, tool_output_tokens=settings.tool_output_tokens)
+    with assembling():
+        context = assemble(request, material, tokens=tokens, tool_output_tokens=settings.tool_output_tokens)
     ended = time.perf_counter()
     missing = {
         "buffer": reading.failed,

@@ -21,6 +21,7 @@ from lamina.envelope import encode
 from lamina.errors import ConfigurationError, DependencyUnavailable
 from lamina.events import Payload
 from lamina.ports import Message
+from lamina.telemetry import sending, traced
 
 PUBLISH_TIMEOUT_S = 30.0
 PING_TIMEOUT_S = 2.0
@@ -52,11 +53,12 @@ class PubSubPublisher:
 
     async def publish(self, payload: Payload) -> str:
         """Publish to the payload's topic. Gives the message id; TooLarge before anything is sent."""
-        return await self._send(payload.topic, encode(payload))
+        with sending(payload):
+            return await self.send(payload.topic, traced(encode(payload)))
 
     async def park(self, subscription: str, message: Message) -> str:
         """Put the message on the subscription's dead-letter topic."""
-        return await self._send(f"{subscription}.dead", message)
+        return await self.send(f"{subscription}.dead", message)
 
     async def ping(self) -> None:
         """Raise DependencyUnavailable unless Pub/Sub answers; an answer that refuses is one."""
@@ -72,7 +74,8 @@ class PubSubPublisher:
         """Close the connection."""
         await self._client.transport.close()
 
-    async def _send(self, topic: str, message: Message) -> str:
+    async def send(self, topic: str, message: Message) -> str:
+        """Put a message as it is on a topic. Gives the message id."""
         path = f"projects/{self._project}/topics/{self._prefix}{topic}"
         outgoing = PubsubMessage(
             data=message.data, attributes=message.attributes, ordering_key=message.ordering_key

@@ -1,34 +1,10 @@
-"""What each call to Gemini cost, told to whoever wants to know."""
-
-from collections.abc import Callable
-from dataclasses import dataclass
+"""What a response of Gemini says of its cost."""
 
 from google.genai import types
 
+from lamina.models.usage import OnUsage, Usage, ignore_usage
 
-@dataclass(frozen=True)
-class Usage:
-    """One call. Failed calls are told as well; those that got no answer have zero tokens."""
-
-    stage: str
-    """summarise, extract, consolidate, embed_documents or embed_query."""
-    model: str
-    ok: bool
-    """Whether the answer could be used."""
-    prompt_tokens: int = 0
-    output_tokens: int = 0
-    thought_tokens: int = 0
-    """Thinking, billed as output."""
-    cached_tokens: int = 0
-    """The part of the prompt that was read from a cache, billed for less."""
-
-
-OnUsage = Callable[[Usage], None]
-"""Takes a usage. Must not block and must not raise."""
-
-
-def ignore_usage(_: Usage) -> None:
-    """Tell nobody."""
+__all__ = ["OnUsage", "Usage", "ignore_usage", "usage_of"]
 
 
 def usage_of(stage: str, model: str, response: types.GenerateContentResponse, *, ok: bool) -> Usage:
