@@ -1,6 +1,7 @@
 """Where the parts are: the local stack that runs, or the cloud that the environment names."""
 
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -44,18 +45,34 @@ def stale(url: str, state: StackState) -> bool:
         return True
 
 
-def turn_publisher(home: Path, *, cloud: bool) -> TurnPublisher:
-    """A publisher on the running stack's topics, else on those of GOOGLE_CLOUD_PROJECT."""
+@dataclass(frozen=True)
+class Messaging:
+    """Whose topics: a project's, on an emulator where one is named."""
+
+    project: str
+    prefix: str
+    emulator: str | None
+    """`host:port` of the running stack; None leaves it to PUBSUB_EMULATOR_HOST."""
+
+
+def messaging(home: Path, *, cloud: bool) -> Messaging:
+    """The running stack's topics, else those of GOOGLE_CLOUD_PROJECT."""
     settings = Settings.load()
     state = None if cloud else running_stack(home)
     if state is not None:
-        return TurnPublisher.connect(state.project, settings.topic_prefix, emulator=state.pubsub)
+        return Messaging(state.project, settings.topic_prefix, state.pubsub)
     if not settings.project:
         raise ConfigurationError(
             f"no stack runs under {Home(home).root}, and GOOGLE_CLOUD_PROJECT is not set: "
             "start one with `lamina up`, or set it"
         )
-    return TurnPublisher.connect(settings.project, settings.topic_prefix)
+    return Messaging(settings.project, settings.topic_prefix, None)
+
+
+def turn_publisher(home: Path, *, cloud: bool) -> TurnPublisher:
+    """A publisher on the running stack's topics, else on those of GOOGLE_CLOUD_PROJECT."""
+    place = messaging(home, cloud=cloud)
+    return TurnPublisher.connect(place.project, place.prefix, emulator=place.emulator)
 
 
 def database_url(home: Path, given: str | None) -> str:

@@ -1,0 +1,1 @@
+"""`lamina dlq`: what could not be processed, why, and what becomes of it."""
