@@ -42,7 +42,7 @@ resource "google_cloud_run_v2_service_iam_member" "agent" {
 }
 
 resource "google_cloud_run_v2_service_iam_member" "push" {
-  for_each = toset([for each in values(local.subscriptions) : each.service])
+  for_each = toset([for each in concat(values(local.subscriptions), values(local.recordings)) : each.service])
   location = var.region
   name     = google_cloud_run_v2_service.service[each.value].name
   role     = "roles/run.invoker"

@@ -1,5 +1,8 @@
 locals {
-  pushed = join(", ", [for each in google_pubsub_subscription.push : "\"${each.name}\""])
+  pushed = join(", ", [
+    for each in concat(values(google_pubsub_subscription.push), values(google_pubsub_subscription.recording)) :
+    "\"${each.name}\""
+  ])
   parked = join(", ", [for each in google_pubsub_subscription.dead_letter : "\"${each.name}\""])
 
   alerts = {

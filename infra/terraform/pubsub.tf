@@ -41,6 +41,39 @@ resource "google_pubsub_subscription" "push" {
   ]
 }
 
+# Tells the recorder of each dead letter. What it cannot take is delivered again until the retention ends: dead letters
+# of its own would come back to it.
+resource "google_pubsub_subscription" "recording" {
+  for_each             = local.recordings
+  name                 = "${var.topic_prefix}${each.key}"
+  topic                = google_pubsub_topic.topic[each.value.topic].id
+  ack_deadline_seconds = each.value.ack_deadline_s
+
+  message_retention_duration = "${local.delivery.retention_days * 86400}s"
+
+  push_config {
+    push_endpoint = "${google_cloud_run_v2_service.service[each.value.service].uri}${each.value.path}"
+    oidc_token {
+      service_account_email = google_service_account.invoker.email
+      audience              = google_cloud_run_v2_service.service[each.value.service].uri
+    }
+  }
+
+  retry_policy {
+    minimum_backoff = "${local.delivery.minimum_backoff_s}s"
+    maximum_backoff = "${local.delivery.maximum_backoff_s}s"
+  }
+
+  expiration_policy {
+    ttl = ""
+  }
+
+  depends_on = [
+    google_cloud_run_v2_service_iam_member.push,
+    google_service_account_iam_member.pubsub_signs_as_invoker,
+  ]
+}
+
 # A dead-letter topic without a subscription loses what it is given. `lamina dlq` pulls from these.
 resource "google_pubsub_subscription" "dead_letter" {
   for_each             = local.dead_letters

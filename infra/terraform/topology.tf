@@ -19,7 +19,15 @@ locals {
     service => [for each in values(local.subscriptions) : each if each.service == service]
   }
   dead_letters = toset([for each in values(local.subscriptions) : each.dead_letter_topic])
-  topics       = setunion(local.topology.topics, local.dead_letters)
+
+  # As lamina.topology.Recording has it: the recorder of dead letters keeps their index.
+  recordings = {
+    for topic in local.dead_letters : "${topic}.recorder" => merge(local.topology.dead_letters, {
+      topic = topic
+      path  = "/push/${topic}.recorder"
+    })
+  }
+  topics = setunion(local.topology.topics, local.dead_letters)
 
   # A service publishes what it is said to, and parks what it cannot process.
   publishers = {

@@ -18,8 +18,8 @@ variable "name" {
   type        = string
   default     = "lamina"
   validation {
-    condition     = can(regex("^[a-z][a-z0-9-]{1,10}$", var.name))
-    error_message = "2 to 11 lower-case letters, digits and dashes: service accounts have short names."
+    condition     = can(regex("^[a-z][a-z0-9-]{1,8}$", var.name))
+    error_message = "2 to 9 lower-case letters, digits and dashes: service accounts have short names."
   }
 }
 

@@ -3,12 +3,22 @@
 import uuid
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from lamina.event import Speaker
 from lamina.model import Identifier, Kind, Moment, Scope
 
 Query = Annotated[str, StringConstraints(max_length=20_000)]
+
+
+def _is_a_number(value: object) -> object:
+    """Else `"8"` and `true` would pass for numbers."""
+    if isinstance(value, bool | str):
+        raise ValueError("must be a whole number")  # noqa: TRY004 - pydantic collects ValueErrors
+    return value
+
+
+_COUNTED = BeforeValidator(_is_a_number)
 
 
 class Request(BaseModel):
@@ -34,10 +44,10 @@ class ContextRequest(Request):
     """Carries the summary of that session over while this one has none of its own."""
     query: Query = ""
     """What the user just said. Empty: no episodes are searched for."""
-    token_budget: Annotated[int, Field(ge=200, le=1_000_000)] = 4_000
-    max_entities: Annotated[int, Field(ge=0, le=200)] = 20
-    max_episodes: Annotated[int, Field(ge=0, le=200)] = 8
-    deadline_ms: Annotated[int, Field(ge=50, le=60_000)] = 2_000
+    token_budget: Annotated[int, Field(ge=200, le=1_000_000), _COUNTED] = 4_000
+    max_entities: Annotated[int, Field(ge=0, le=200), _COUNTED] = 20
+    max_episodes: Annotated[int, Field(ge=0, le=200), _COUNTED] = 8
+    deadline_ms: Annotated[int, Field(ge=50, le=60_000), _COUNTED] = 2_000
 
 
 class EntityView(Answer):
@@ -114,7 +124,7 @@ class SearchRequest(Request):
     app: Identifier
     user_id: Identifier
     query: Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
-    k: Annotated[int, Field(ge=1, le=200)] = 10
+    k: Annotated[int, Field(ge=1, le=200), _COUNTED] = 10
     scope: Scope | None = None
     project_id: Identifier | None = None
     session_id: Identifier | None = None
@@ -137,7 +147,11 @@ class FetchRequest(Request):
 
     app: Identifier
     user_id: Identifier
-    handle: Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+    handle: Annotated[
+        str,
+        StringConstraints(min_length=1, max_length=2_000),
+        Field(json_schema_extra={"pattern": "^lamina:[^/]*/[^/]*/[0-9]{1,6}/[0-9]{1,6}$"}),
+    ]
 
 
 class FetchResponse(Answer):
@@ -145,6 +159,72 @@ class FetchResponse(Answer):
 
     handle: str
     part: dict[str, Any]
+
+
+class ReceiptRequest(Request):
+    """What became of one turn?"""
+
+    app: Identifier
+    user_id: Identifier
+    turn_id: Identifier
+    session_id: Identifier | None = None
+    """Needed as long as only the buffer has the turn."""
+    deadline_ms: Annotated[int, Field(ge=50, le=60_000)] = 2_000
+
+
+StageName = Literal[
+    "accepted",
+    "published",
+    "summarised",
+    "extracted",
+    "embedded",
+    "searchable by words",
+    "searchable by vector",
+]
+StageState = Literal["done", "waiting", "set aside", "parked", "unknown"]
+
+
+class ParkedView(Answer):
+    """A dead letter of the turn that no success has outdated."""
+
+    subscription: str
+    error: str
+    """The error's class: what dead letters are grouped by."""
+    reason: str
+    failures: int
+    """How often the subscription has given up on the turn."""
+    service: str
+    first_seen: AwareDatetime | None = None
+    parked_at: AwareDatetime
+    trace_id: str = ""
+
+
+class StageView(Answer):
+    """How far one stage has got with the turn."""
+
+    stage: StageName
+    state: StageState
+    """`unknown`: what could tell is down, or has forgotten. `set aside`: the summary goes without it."""
+    at: AwareDatetime | None = None
+    """The earliest trace of its being done; for a parked one, when it was parked."""
+    version: int | None = None
+    """Of the summary that covers the turn."""
+    count: int | None = None
+    """Statements extracted, or pieces to search."""
+    note: str = ""
+
+
+class Receipt(Answer):
+    """What became of a turn, stage by stage, in the order in which it travels."""
+
+    session_id: str
+    """Empty where the turn did not say one that can be used."""
+    turn_id: str
+    stages: tuple[StageView, ...]
+    parked: tuple[ParkedView, ...] = ()
+    """The first parked first. The index is told of a dead letter a moment after it is parked."""
+    degraded: tuple[str, ...] = ()
+    """What was down or late, so that stages may be unknown: `buffer`, `memory`."""
 
 
 class TurnAccepted(Answer):

@@ -10,6 +10,7 @@ async with LaminaClient("https://context…run.app") as memory:
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 
@@ -18,6 +19,8 @@ from lamina.api import (
     ContextResponse,
     FetchRequest,
     FetchResponse,
+    Receipt,
+    ReceiptRequest,
     SearchRequest,
     SearchResponse,
 )
@@ -88,12 +91,27 @@ class LaminaClient:
         request = FetchRequest(app=app, user_id=user_id, handle=handle)
         return await self._ask("fetch", request, FetchResponse)
 
+    async def receipt(self, request: ReceiptRequest | None = None, **fields: Any) -> Receipt:
+        """What became of a turn. Takes a ReceiptRequest, or its fields: `app`, `user_id`, `turn_id` …
+
+        NotFound where nobody has heard of the turn.
+        """
+        asked = request or validate(ReceiptRequest, fields)
+        query = asked.model_dump(mode="json", exclude_none=True, exclude={"turn_id"})
+        # A turn may be called "..": a path that says so in plain text would be another one.
+        name = quote(asked.turn_id, safe="").replace(".", "%2E")
+        path = f"turns/{name}/receipt"
+        return await self._answer("GET", path, Receipt, params=query)
+
     async def _ask(
         self, path: str, request: ContextRequest | SearchRequest | FetchRequest, answer: type[Model]
     ) -> Model:
         body = request.model_dump(mode="json", exclude_none=True)
+        return await self._answer("POST", path, answer, json=body)
+
+    async def _answer(self, method: str, path: str, answer: type[Model], **content: Any) -> Model:
         try:
-            response = await self._http.post(f"{self._url}/v1/{path}", json=body)
+            response = await self._http.request(method, f"{self._url}/v1/{path}", **content)
         except httpx.HTTPError as error:
             detail = str(error) or type(error).__name__
             raise DependencyUnavailable("context service", f"{self._url}: {detail}") from error

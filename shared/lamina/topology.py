@@ -52,6 +52,40 @@ class Subscription(Frozen):
         return f'NOT attributes:{REPLAY_ATTRIBUTE} OR attributes.{REPLAY_ATTRIBUTE} = "{self.name}"'
 
 
+class Recording(Frozen):
+    """A push subscription that tells the recorder of one subscription's dead letters.
+
+    It has no dead letters of its own, which would come back to it, and no filter: a replay goes elsewhere.
+    """
+
+    of: Subscription
+    """Whose dead letters they are."""
+    service: str
+    ack_deadline_s: int
+
+    @property
+    def topic(self) -> str:
+        """The dead-letter topic."""
+        return self.of.dead_letter_topic
+
+    @property
+    def name(self) -> str:
+        """Beside the pull subscription, which has the topic's name."""
+        return f"{self.topic}.recorder"
+
+    @property
+    def path(self) -> str:
+        """The push endpoint's path."""
+        return f"/push/{self.name}"
+
+
+class DeadLetters(Frozen):
+    """Who keeps the index of dead letters."""
+
+    service: str
+    ack_deadline_s: Annotated[int, Field(ge=10, le=600)]
+
+
 class Delivery(Frozen):
     """How often, how fast and how long Pub/Sub tries."""
 
@@ -75,12 +109,26 @@ class Topology(Frozen):
     topics: tuple[str, ...]
     services: dict[str, Service]
     subscriptions: tuple[Subscription, ...]
+    dead_letters: DeadLetters
     delivery: Delivery
     schedule: Schedule
 
     def subscription(self, name: str) -> Subscription:
         """The subscription of that name; KeyError where there is none."""
         return {subscription.name: subscription for subscription in self.subscriptions}[name]
+
+    @property
+    def recordings(self) -> tuple[Recording, ...]:
+        """Derived: one for each subscription."""
+        index = self.dead_letters
+        return tuple(
+            Recording(of=each, service=index.service, ack_deadline_s=index.ack_deadline_s)
+            for each in self.subscriptions
+        )
+
+    def ack_deadline_s(self, name: str) -> int:
+        """How long a push of this subscription or recording may take; KeyError where there is none."""
+        return {each.name: each.ack_deadline_s for each in (*self.subscriptions, *self.recordings)}[name]
 
 
 @cache

@@ -29,6 +29,7 @@ ISOLATED: Mapping[str, str] = {
 PARTS = {
     *("postgres", "valkey", "pubsub"),
     *("turn-ingest", "summarizer", "entity-extractor", "episodic-embedder", "compactor", "context"),
+    "dead-letter-recorder",
 }
 
 
@@ -100,7 +101,10 @@ async def test_everything_starts_healthy_with_rights_of_its_own_and_nothing_stay
             logins = {str(name) for (name,) in await cursor.fetchall()}
         assert logins == {
             f"lamina_{name}_local"
-            for name in ("summarizer", "entity_extractor", "episodic_embedder", "compactor", "context")
+            for name in (
+                *("summarizer", "entity_extractor", "episodic_embedder", "compactor", "context"),
+                "dead_letter_recorder",
+            )
         }
         every = [psutil.Process(child.pid) for child in state.children]
         below = [child for process in every for child in process.children(recursive=True)]

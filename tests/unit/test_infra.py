@@ -30,6 +30,7 @@ SETTINGS = {variable_of(name) for name in Settings.model_fields}
 NOT_SETTINGS = {
     *("PORT", "FUNCTION_TARGET", "FUNCTION_SOURCE"),  # of functions-framework
     "PUBSUB_EMULATOR_HOST",  # of Google's client
+    *("OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT"),  # of OpenTelemetry
     *("LAMINA_GRANT", "POSTGRES_DB", "POSTGRES_HOST_AUTH_METHOD"),
 }
 
@@ -73,7 +74,7 @@ def test_a_container_logs_in_as_the_login_that_migrate_gives_its_role_to(name: s
 
 
 def test_migrate_grants_every_role() -> None:
-    assert container_logins().keys() == set(ROLES)
+    assert container_logins().keys() | {"lamina_operator"} == set(ROLES)
 
 
 def test_every_variable_of_a_container_is_one_that_something_reads() -> None:
@@ -110,6 +111,12 @@ async def test_the_topics_container_points_each_push_at_its_services_container()
             found = await client.get_subscription(subscription=name)
             port = environment(each.service)["PORT"]
             assert found.push_config.push_endpoint == f"http://{each.service}:{port}{each.path}"
+        for each in TOPOLOGY.recordings:
+            name = f"projects/{settings.project}/subscriptions/{each.name}"
+            found = await client.get_subscription(subscription=name)
+            port = environment(each.service)["PORT"]
+            assert found.push_config.push_endpoint == f"http://{each.service}:{port}{each.path}"
+            assert (found.dead_letter_policy.dead_letter_topic, found.filter) == ("", "")
 
 
 def test_what_the_dockerfile_copies_exists_and_reaches_the_builder() -> None:

@@ -75,7 +75,15 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     ):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, root / path)
-    names = ("subscriptions", "topics", "dead_letters", "publishers", "agent_topics", "database_roles")
+    names = (
+        "subscriptions",
+        "recordings",
+        "topics",
+        "dead_letters",
+        "publishers",
+        "agent_topics",
+        "database_roles",
+    )
     wanted = ", ".join(f"{name} = local.{name}" for name in (*names, "timeout_s", "tick"))
     answer = subprocess.run(
         ["terraform", "console", "-var=project=p", "-var=region=r", "-var=image=i"],  # noqa: S607 - of the PATH
@@ -139,7 +147,7 @@ def test_no_subscription_expires() -> None:
     subscriptions = [
         body for name, body in resources().items() if name.startswith("google_pubsub_subscription.")
     ]
-    assert [_bare(each["expiration_policy"][0]["ttl"]) for each in subscriptions] == ["", ""]
+    assert [_bare(each["expiration_policy"][0]["ttl"]) for each in subscriptions] == [""] * 3
 
 
 def test_each_dead_letter_topic_has_a_pull_subscription() -> None:
@@ -147,6 +155,27 @@ def test_each_dead_letter_topic_has_a_pull_subscription() -> None:
     assert pull["for_each"] == "${local.dead_letters}"
     assert pull["topic"] == "${google_pubsub_topic.topic[each.value].id}"
     assert "push_config" not in pull
+
+
+def test_each_dead_letter_is_told_to_the_recorder_by_a_push_that_has_no_dead_letters_itself() -> None:
+    recording = resources()["google_pubsub_subscription.recording"]
+    assert recording["for_each"] == "${local.recordings}"
+    assert recording["topic"] == "${google_pubsub_topic.topic[each.value.topic].id}"
+    assert (
+        "google_service_account.invoker"
+        in recording["push_config"][0]["oidc_token"][0]["service_account_email"]
+    )
+    assert not {"dead_letter_policy", "filter"} & recording.keys()
+    may_push = resources()["google_cloud_run_v2_service_iam_member.push"]
+    assert "values(local.recordings)" in may_push["for_each"]
+
+
+def test_the_longest_name_still_leaves_room_for_a_service_account() -> None:
+    [longest] = [
+        int(digits)
+        for digits in re.findall(r"a-z0-9-\]\{1,(\d+)\}", (FOLDER / "variables.tf").read_text("utf-8"))
+    ]
+    assert all(1 + longest + len(f"-{name}") <= 30 for name in TOPOLOGY.services)
 
 
 def test_pubsub_may_move_every_dead_letter() -> None:
@@ -190,6 +219,21 @@ def test_subscriptions_are_those_of_the_library(evaluated: dict[str, Any]) -> No
 
 
 @needs_terraform
+def test_recordings_are_those_of_the_library(evaluated: dict[str, Any]) -> None:
+    found = evaluated["recordings"]
+    assert found == {
+        each.name: {
+            "topic": each.topic,
+            "path": each.path,
+            "service": each.service,
+            "ack_deadline_s": each.ack_deadline_s,
+        }
+        for each in TOPOLOGY.recordings
+    }
+    assert all(evaluated["timeout_s"][each.service] >= each.ack_deadline_s for each in TOPOLOGY.recordings)
+
+
+@needs_terraform
 def test_topics_are_those_of_the_library(evaluated: dict[str, Any]) -> None:
     assert set(evaluated["dead_letters"]) == DEAD_LETTERS
     assert set(evaluated["topics"]) == {*TOPOLOGY.topics, *DEAD_LETTERS}
@@ -211,7 +255,7 @@ def test_agents_publish_turns_and_nothing_else(evaluated: dict[str, Any]) -> Non
 
 @needs_terraform
 def test_each_database_role_has_its_service(evaluated: dict[str, Any]) -> None:
-    assert set(evaluated["database_roles"].values()) == set(ROLES)
+    assert {*evaluated["database_roles"].values(), "lamina_operator"} == set(ROLES)
 
 
 @needs_terraform

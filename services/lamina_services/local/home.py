@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -134,11 +135,14 @@ class Home:
 
     def subscriptions(self) -> dict[str, dict[str, int]]:
         """Each subscription's counters, as the emulator last wrote them; none where it is somebody else's."""
+        return self.report().get("subscriptions", {})
+
+    def report(self) -> dict[str, Any]:
+        """`subscriptions`, and when they were written and began to be counted; empty where there is none."""
         try:
-            report = json.loads((self.pubsub / "report.json").read_text("utf-8"))
+            return json.loads((self.pubsub / "report.json").read_text("utf-8"))
         except (OSError, ValueError):
             return {}
-        return report.get("subscriptions", {})
 
     def forget_state(self) -> None:
         """Nothing runs any more."""

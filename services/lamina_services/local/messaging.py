@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import time
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +25,7 @@ from lamina_services.local.pubsub import Emulator, PortUnavailable, StateFileUnu
 from lamina_services.local.scheduler import tick
 from lamina_services.local.topics import Topics
 
-_REPORT_EVERY_S = 1.0
+REPORT_EVERY_S = 1.0
 _PATIENCE_S = 30.0
 
 
@@ -42,7 +43,10 @@ async def run(port: int, state: Path, report: Path, services: Mapping[str, str],
         settings = load_settings()
         publisher = PubSubPublisher(publisher_client(), settings.project, settings.topic_prefix)
         cleanup.push_async_callback(publisher.aclose)
-        tasks = [asyncio.create_task(tick(publisher, tick_s)), asyncio.create_task(_report(emulator, report))]
+        tasks = [
+            asyncio.create_task(tick(publisher, tick_s)),
+            asyncio.create_task(_report(emulator, report, settings.topic_prefix)),
+        ]
         await stop.wait()
         for task in tasks:
             task.cancel()
@@ -65,19 +69,20 @@ async def _create_topics(endpoint: str, services: Mapping[str, str]) -> None:
         await topics.close()
 
 
-async def _report(emulator: Emulator | None, path: Path) -> None:
-    """Write each subscription's counters; nothing but "ready" where the emulator is not ours."""
+async def _report(emulator: Emulator | None, path: Path, prefix: str) -> None:
+    """Write each subscription's counters, and when: none of them where the emulator is not ours."""
     fresh = path.with_suffix(".new")
-    written = ""
+    began = time.time()
     while True:
         stats = emulator.stats() if emulator else {}
-        counters = {name.rpartition("/")[2]: dataclasses.asdict(each) for name, each in stats.items()}
-        text = json.dumps({"ready": True, "subscriptions": counters})
-        if text != written:
-            fresh.write_text(text, "utf-8")
-            fresh.replace(path)
-            written = text
-        await asyncio.sleep(_REPORT_EVERY_S)
+        counters = {
+            name.rpartition("/")[2].removeprefix(prefix): dataclasses.asdict(each)
+            for name, each in stats.items()
+        }
+        report = {"written_at": time.time(), "began_at": began, "subscriptions": counters}
+        fresh.write_text(json.dumps(report), "utf-8")
+        fresh.replace(path)
+        await asyncio.sleep(REPORT_EVERY_S)
 
 
 def main() -> int:

@@ -54,6 +54,8 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
         self._identity: ProcessIdentity | None = None
         self._stopping = False
+        self._may_run = asyncio.Event()
+        self._may_run.set()
         self._watch: asyncio.Task[None] | None = None
 
     @property
@@ -82,6 +84,17 @@ class Child:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
+
+    async def kill_and_keep_away(self) -> None:
+        """End it by force, and do not start it again before `let_back`: an outage, for tests."""
+        self._may_run.clear()
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+    def let_back(self) -> None:
+        """Start it again."""
+        self._may_run.set()
 
     def abandon(self) -> None:
         """Let it run, and do not start it again."""
@@ -112,6 +125,7 @@ class Child:
             self._on_change()
             backoff = _FIRST_BACKOFF_S if time.monotonic() - began > _STABLE_S else backoff
             await asyncio.sleep(backoff)
+            await self._may_run.wait()
             backoff = min(backoff * 2, _LONGEST_BACKOFF_S)
             self.restarts += 1
             await self._spawn()

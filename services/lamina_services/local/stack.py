@@ -168,6 +168,7 @@ class Stack:
     def _service(self, name: str, descriptor: int, database_url: str) -> Command:
         env = {
             **({} if name == _BUSY else _FRUGAL),
+            "OTEL_METRICS_EXPORTER": "prometheus",  # for /metrics; the environment may say otherwise
             **self._env,
             "GOOGLE_CLOUD_PROJECT": self.state.project,
             "PUBSUB_EMULATOR_HOST": self.state.pubsub,

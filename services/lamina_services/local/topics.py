@@ -33,7 +33,7 @@ from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOT
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
 
 from lamina.errors import DependencyUnavailable
-from lamina.topology import Subscription, Topology
+from lamina.topology import Recording, Subscription, Topology
 
 _PULL_ACK_DEADLINE_S = 60
 _UPDATABLE = ("push_config", "ack_deadline_seconds", "retry_policy", "dead_letter_policy")
@@ -62,7 +62,12 @@ class Topics:
             await asyncio.gather(*(self._topic(name) for name in (*self._topology.topics, *dead)))
             await asyncio.gather(*(self._subscribe(self._dead(name)) for name in dead))
             await asyncio.gather(
-                *(self._subscribe(self._push(s, services[s.service])) for s in self._topology.subscriptions)
+                *(self._subscribe(self._push(s, services[s.service])) for s in self._topology.subscriptions),
+                # Without a filter, and without dead letters of their own.
+                *(
+                    self._subscribe(self._pushed(each, services[each.service]))
+                    for each in self._topology.recordings
+                ),
             )
         except (GoogleAPICallError, RetryError) as error:
             raise DependencyUnavailable("Pub/Sub emulator", str(error)[:300]) from error
@@ -100,20 +105,24 @@ class Topics:
             )
 
     def _push(self, subscription: Subscription, service_url: str) -> SubscriptionResource:
+        resource = self._pushed(subscription, service_url)
+        resource.filter = subscription.filter
+        resource.dead_letter_policy = DeadLetterPolicy(
+            dead_letter_topic=self.topic_path(subscription.dead_letter_topic),
+            max_delivery_attempts=self._topology.delivery.max_delivery_attempts,
+        )
+        return resource
+
+    def _pushed(self, subscription: Subscription | Recording, service_url: str) -> SubscriptionResource:
         delivery = self._topology.delivery
         return SubscriptionResource(
             name=self._subscription_path(subscription.name),
             topic=self.topic_path(subscription.topic),
             push_config=PushConfig(push_endpoint=f"{service_url}{subscription.path}"),
             ack_deadline_seconds=subscription.ack_deadline_s,
-            filter=subscription.filter,
             retry_policy=RetryPolicy(
                 minimum_backoff=timedelta(seconds=delivery.minimum_backoff_s),
                 maximum_backoff=timedelta(seconds=delivery.maximum_backoff_s),
-            ),
-            dead_letter_policy=DeadLetterPolicy(
-                dead_letter_topic=self.topic_path(subscription.dead_letter_topic),
-                max_delivery_attempts=delivery.max_delivery_attempts,
             ),
             message_retention_duration=timedelta(days=delivery.retention_days),
             expiration_policy=ExpirationPolicy(),  # without a ttl: never

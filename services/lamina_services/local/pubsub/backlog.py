@@ -21,7 +21,7 @@ class Backlog:
 
     def __init__(self) -> None:
         self._keyed: dict[str, Lane] = {}
-        self._all: set[Delivery] = set()
+        self._all: dict[Delivery, None] = {}  # in order of publication
         self._leased: dict[str, Delivery] = {}
         self._ready: deque[Lane] = deque()
         self._delayed: list[tuple[float, int, Lane]] = []
@@ -38,6 +38,11 @@ class Backlog:
         """How many deliveries are leased now."""
         return len(self._leased)
 
+    @property
+    def oldest(self) -> Message | None:
+        """What was published first of all that is not settled."""
+        return next((delivery.message for delivery in self._all), None)
+
     def add(self, message: Message, key: str, failures: int = 0) -> None:
         """Append a message to the lane of `key`, or to a lane of its own when `key` is empty."""
         lane = self._keyed.get(key) if key else None
@@ -47,7 +52,7 @@ class Backlog:
                 self._keyed[key] = lane
         delivery = Delivery(message, lane, failures)
         lane.pending.append(delivery)
-        self._all.add(delivery)
+        self._all[delivery] = None
         if lane.queue is None:
             self._enqueue(lane)
 
@@ -84,7 +89,8 @@ class Backlog:
         while settled < len(lane.outstanding) and not lane.outstanding[settled].ack_id:
             settled += 1
         done, lane.outstanding = lane.outstanding[:settled], lane.outstanding[settled:]
-        self._all.difference_update(done)
+        for each in done:
+            self._all.pop(each, None)
         self._requeue(lane)
         return done
 
@@ -115,7 +121,7 @@ class Backlog:
     def remove(self, delivery: Delivery) -> None:
         """Take a failed delivery out for good; its lane goes on."""
         delivery.lane.pending.remove(delivery)
-        self._all.discard(delivery)
+        self._all.pop(delivery, None)
         self._requeue(delivery.lane)
 
     def extend(self, ack_id: str, deadline: float) -> None:

@@ -1,6 +1,7 @@
 """One subscription: its settings, its backlog, its timers and its counters."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -30,6 +31,11 @@ class SubscriptionStats:
     nacked: int
     """Nacks and expired deadlines."""
     dead_lettered: int
+    oldest_published_at: float | None
+    """When the oldest unsettled message was published; seconds since 1970, as the times below."""
+    last_acked_at: float | None
+    refused_since_ack: int
+    """How often a delivery failed since the last one that did not."""
 
 
 def retry_delay(config: SubscriptionConfig, failures: int) -> float:
@@ -55,7 +61,8 @@ class Subscription:
         self._listeners: set[Callable[[], None]] = set()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._delivered = self._acked = self._nacked = self._dead_lettered = 0
+        self._delivered = self._acked = self._nacked = self._dead_lettered = self._refused_since_ack = 0
+        self._last_acked_at: float | None = None
 
     @property
     def name(self) -> str:
@@ -69,6 +76,7 @@ class Subscription:
 
     def stats(self) -> SubscriptionStats:
         """The counters now."""
+        oldest = self._backlog.oldest
         return SubscriptionStats(
             backlog=len(self._backlog),
             in_flight=self._backlog.in_flight,
@@ -76,6 +84,9 @@ class Subscription:
             acked=self._acked,
             nacked=self._nacked,
             dead_lettered=self._dead_lettered,
+            oldest_published_at=oldest.published_ns / 1e9 if oldest else None,
+            last_acked_at=self._last_acked_at,
+            refused_since_ack=self._refused_since_ack,
         )
 
     def listen(self, callback: Callable[[], None]) -> None:
@@ -149,6 +160,7 @@ class Subscription:
         for ack_id in ack_ids:
             for delivery in self._backlog.acknowledge(ack_id):
                 self._acked += 1
+                self._last_acked_at, self._refused_since_ack = time.time(), 0
                 self._settle(delivery.message)
         self.notify()
 
@@ -223,6 +235,7 @@ class Subscription:
         if delivery is None:
             return
         self._nacked += 1
+        self._refused_since_ack += 1
         if self.config.HasField("dead_letter_policy"):
             exhausted = delivery.failures >= self.config.dead_letter_policy.max_delivery_attempts
             if exhausted and self._dead_letter(self, delivery):
