@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lamina.model import Identifier, Moment, Turn, derived_id
+from lamina.model import Identifier, Moment, SessionKey, Turn, derived_id
 
 
 class Payload(BaseModel, ABC):
@@ -38,8 +38,12 @@ class TurnPayload(Payload):
 
     def event_id(self) -> uuid.UUID:
         """One id for each turn, unique over apps, users and sessions."""
-        turn = self.turn
-        return derived_id(self.type, turn.app, turn.user_id, turn.session_id, turn.turn_id)
+        return self.id_of(self.turn.session, self.turn.turn_id)
+
+    @classmethod
+    def id_of(cls, session: SessionKey, turn_id: str) -> uuid.UUID:
+        """The id of the event about this turn."""
+        return derived_id(cls.type, session.app, session.user_id, session.session_id, turn_id)
 
     def ordering_key(self) -> str:
         """The session."""

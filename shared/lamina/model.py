@@ -3,6 +3,7 @@
 Everything here is immutable and knows nothing of where it is stored.
 """
 
+import re
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from pydantic import (
     AfterValidator,
     AwareDatetime,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -46,7 +48,21 @@ Identifier = Annotated[
 """A caller-chosen name: 1 to 256 bytes of UTF-8 in any language, no control characters."""
 
 
-Moment = Annotated[AwareDatetime, Ge(datetime(1900, 1, 1, tzinfo=UTC)), Lt(datetime(9000, 1, 1, tzinfo=UTC))]
+def _is_written_out(value: Any) -> Any:
+    """A bare number could be seconds or milliseconds, and a guess would put the turn into another year."""
+    if isinstance(value, datetime) or (isinstance(value, str) and _DATE.match(value)):
+        return value
+    raise ValueError("is a time with a zone as in RFC 3339, such as 2026-01-05T10:00:00Z")
+
+
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
+
+Moment = Annotated[
+    AwareDatetime,
+    Ge(datetime(1900, 1, 1, tzinfo=UTC)),
+    Lt(datetime(9000, 1, 1, tzinfo=UTC)),
+    BeforeValidator(_is_written_out),
+]
 """A time with a zone, in years that every store and every clock can hold."""
 
 
@@ -245,6 +261,8 @@ class Summary(Frozen):
     lines: tuple[SummaryLine, ...] = ()
     model: str = ""
     """The model and prompt version that wrote it."""
+    generation: int = 0
+    """How many times the user had something forgotten when it was read; see `lamina.forgetting`."""
 
     @property
     def current(self) -> tuple[SummaryLine, ...]:

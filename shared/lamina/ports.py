@@ -7,10 +7,11 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from lamina.api import ContextRequest, EntityView, EpisodeView, SearchRequest
 from lamina.events import CompactionRequested, Payload
+from lamina.forgetting import Tombstone, Tombstones
 from lamina.model import EpisodeChunk, SessionKey, Statement, Summary, SummaryLine, Turn
 
 Vector = list[float]
@@ -52,6 +53,15 @@ class BufferView:
     """The cached summary, where there is one."""
 
 
+@dataclass(frozen=True)
+class BufferTrace:
+    """What became of a turn in the buffer."""
+
+    state: Literal["open", "closed", "trimmed"]
+    """Still growing, whole, or let go of behind a summary."""
+    published_at: datetime | None = None
+
+
 class Buffer(Protocol):
     """The latest turns of each session, verbatim."""
 
@@ -60,7 +70,7 @@ class Buffer(Protocol):
 
         `turn.events` are the events from position `first_event` on, so that a turn can grow event by
         event. Positions already held are left alone; a gap is an InvalidEvent. A turn that was trimmed
-        is never taken in again. Every key gets a TTL.
+        is never taken in again. Every key gets a TTL. Forgotten where a tombstone told to `entomb` hits it.
         """
         ...
 
@@ -74,6 +84,29 @@ class Buffer(Protocol):
         Compare-and-set on the summary's version: an older version than the cached one changes nothing
         and gives False. Trimming the same version again is harmless and gives True.
         """
+        ...
+
+    async def drop(self, session: SessionKey, turn_ids: Sequence[str], *, summary: bool = False) -> int:
+        """Let go of these turns whatever their state, leaving nothing that keeps them from coming back.
+
+        `summary`: also of the cached summary and of the memory of what was trimmed, so that the session can
+        be summarised again from the log. Gives how many of the turns were held. Idempotent.
+        """
+        ...
+
+    async def entomb(self, app: str, user_id: str, tombstones: Sequence[Tombstone]) -> None:
+        """Refuse from now on the turns that these hit. The database's tombstones outlast them."""
+        ...
+
+    async def mark_published(self, session: SessionKey, turn_id: str) -> bool:
+        """Remember when the turn's `turn.recorded` was first published; a turn that is not held gives False.
+
+        Idempotent. The mark goes with the turn.
+        """
+        ...
+
+    async def trace(self, session: SessionKey, turn_id: str) -> BufferTrace | None:
+        """What the buffer knows of one turn, its content apart; None where it has never heard of it."""
         ...
 
     async def ping(self) -> None:
@@ -107,16 +140,22 @@ class SummaryStore(Protocol):
         """
         ...
 
+    async def forgotten(self, turns: Sequence[Turn]) -> frozenset[str]:
+        """Which of these turns, all of one user, are forgotten."""
+        ...
+
     async def is_set_aside(self, session: SessionKey, turn_id: str) -> bool:
         """Whether the turn is covered by a summary whose lines go without it."""
         ...
 
     async def commit(
         self, summary: Summary, turns: Sequence[Turn], event_id: uuid.UUID, *, set_aside: Sequence[str] = ()
-    ) -> None:
+    ) -> Summary:
         """Store the version, the turns it covers (into the log too, where missing) and the event, in one
-        transaction. StaleVersion where the version exists or a turn is covered already.
+        transaction. Gives the version as stored: without what is forgotten.
 
+        StaleVersion where the version exists, a turn is covered already, or something of the user was
+        forgotten since the summary's generation. Forgotten where one of the turns is.
         `set_aside`: those of the turns that the lines go without. A later commit may cover them in earnest.
         """
         ...
@@ -142,12 +181,16 @@ class EntityStore(Protocol):
     ) -> Reconciled:
         """Log the statements and derive their slots' entities again, with the event, in one transaction.
 
-        An event absorbed before changes nothing and gives the same answer.
+        An event absorbed before changes nothing and gives the same answer. Forgotten where the turn is; what
+        it says about a forgotten slot is left out.
         """
         ...
 
     async def absorbed(self, turn: Turn, event_id: uuid.UUID) -> Reconciled | None:
-        """What absorbing this event changed; None where it has not been absorbed. Saves a model call."""
+        """What absorbing this event changed; None where it has not been absorbed. Saves a model call.
+
+        Forgotten where the turn is.
+        """
         ...
 
     async def unembedded(self, turn: Turn, entity_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
@@ -162,10 +205,11 @@ class EntityStore(Protocol):
 class EpisodeStore(Protocol):
     """The turn log, and the searchable episodes drawn from it."""
 
-    async def record(self, turn: Turn, chunks: Sequence[EpisodeChunk]) -> Sequence[int]:
+    async def record(self, turn: Turn, chunks: Sequence[EpisodeChunk], chunker: str = "") -> Sequence[int]:
         """Store the turn as it is and its chunks' text, searchable by word at once. Idempotent.
 
-        Gives the ordinals of the chunks that have no vector yet.
+        `chunker`: what cut them, by name and version; stored with each.
+        Gives the ordinals of the chunks that have no vector yet. Forgotten where the turn is.
         """
         ...
 
@@ -174,7 +218,8 @@ class EpisodeStore(Protocol):
     ) -> None:
         """Store the chunks' vectors, and that the event is done, in one transaction. Idempotent.
 
-        `event_id` None: more vectors follow, and a redelivery will ask only for those.
+        `event_id` None: more vectors follow, and a redelivery will ask only for those. Forgotten where the
+        turn is.
         """
         ...
 
@@ -263,6 +308,8 @@ class Recalled:
     episodes: tuple[EpisodeView, ...] = ()
     tail: tuple[Turn, ...] = ()
     """Latest turns that no summary covers and the caller does not hold, oldest first."""
+    forgotten: Tombstones = field(default_factory=Tombstones)
+    """What the user had forgotten: a buffer may not know it yet."""
 
 
 class MemoryReader(Protocol):
@@ -295,6 +342,79 @@ class MemoryReader(Protocol):
 
     async def ping(self) -> None:
         """Raise DependencyUnavailable unless the database answers."""
+        ...
+
+
+# --- what became of a turn -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """That a subscription gave up on a turn, and why."""
+
+    app: str
+    user_id: str
+    session_id: str
+    """Empty where the turn did not say."""
+    turn_id: str
+    subscription: str
+    error: str
+    """The class of the error: what dead letters are grouped by."""
+    reason: str
+    failures: int
+    """How often the subscription has given up on it."""
+    service: str
+    parked_at: datetime
+    first_seen: datetime | None = None
+    trace_id: str = ""
+    event_id: str = ""
+    project_id: str = field(default="", compare=False)
+    """Not kept: tells whether the turn is forgotten, as the next one does."""
+    occurred_at: datetime | None = field(default=None, compare=False)
+
+
+class DeadLetterIndex(Protocol):
+    """An index of the dead letters that name a turn. The queue is the truth."""
+
+    async def record(self, letter: DeadLetter) -> None:
+        """Remember the letter, unless a later one of its turn and subscription is known. Idempotent.
+
+        Forgotten where the user had the turn forgotten.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What durable memory says of one turn."""
+
+    recorded_at: datetime | None = None
+    """When the log got it."""
+    summary_version: int | None = None
+    """The version that covers it."""
+    summarised_at: datetime | None = None
+    set_aside: bool = False
+    """Whether that version's lines go without it."""
+    processed: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    """When each consumer was done with the turn's event."""
+    statements: int = 0
+    chunks: int = 0
+    vectors: int = 0
+    """How many of the chunks have one."""
+    indexed_at: datetime | None = None
+    """When the chunks' words could be found."""
+    letters: tuple[DeadLetter, ...] = ()
+
+
+class ReceiptReader(Protocol):
+    """Read-only: where a turn has left traces, for its own user."""
+
+    async def sessions_of(self, app: str, user_id: str, turn_id: str) -> Sequence[str]:
+        """The sessions in which durable memory knows a turn of this id; '' for a letter that names none."""
+        ...
+
+    async def evidence(self, session: SessionKey, turn_id: str) -> Evidence:
+        """All that is known of the turn; empty where nothing is."""
         ...
 
 

@@ -11,9 +11,10 @@ import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lamina.errors import InvalidEvent
+from lamina.errors import Forgotten, InvalidEvent
+from lamina.forgetting import Tombstone
 from lamina.model import SessionKey, Summary, SummaryLine, Turn
-from lamina.ports import Buffer
+from lamina.ports import Buffer, BufferTrace
 from lamina.testing.buffer import InMemoryBuffer
 from lamina.valkey.buffer import ValkeyBuffer
 from lamina.valkey.client import connect
@@ -406,3 +407,93 @@ async def test_what_a_caller_changes_later_does_not_reach_the_buffer(buffer: Buf
 
 async def test_a_buffer_answers_a_ping(buffer: Buffer) -> None:
     await buffer.ping()
+
+
+# --- what became of a turn -------------------------------------------------------------------------
+
+
+async def test_a_turn_nobody_has_heard_of_leaves_no_trace(buffer: Buffer) -> None:
+    session = a_session()
+    assert await buffer.trace(session, "t1") is None
+    assert await buffer.mark_published(session, "t1") is False
+    assert await buffer.trace(session, "t1") is None
+    assert not (await buffer.read(session)).known
+
+
+async def test_a_turn_is_traced_from_its_first_event_until_it_is_let_go_of(buffer: Buffer) -> None:
+    session = a_session()
+    turn = a_turn(session, 1)
+    await buffer.append(turn, close=False)
+    assert await buffer.trace(session, "t1") == BufferTrace("open")
+    await buffer.append(turn)
+    assert await buffer.trace(session, "t1") == BufferTrace("closed")
+    await buffer.trim(session, ["t1"], a_summary(session, 1))
+    assert await buffer.trace(session, "t1") == BufferTrace("trimmed")
+
+
+async def test_the_first_publishing_is_remembered_with_the_turn_and_no_longer(buffer: Buffer) -> None:
+    session = a_session()
+    await buffer.append(a_turn(session, 1))
+    assert await buffer.mark_published(session, "t1") is True
+    first = await buffer.trace(session, "t1")
+    assert first is not None
+    assert first.published_at is not None
+    assert abs(datetime.now(UTC) - first.published_at) < timedelta(minutes=1)
+    assert await buffer.mark_published(session, "t1") is True
+    await buffer.append(a_turn(session, 1))
+    assert await buffer.trace(session, "t1") == first
+    assert ids((await buffer.read(session)).turns) == ["t1"]
+    await buffer.trim(session, ["t1"], a_summary(session, 1))
+    assert await buffer.mark_published(session, "t1") is False
+    assert await buffer.trace(session, "t1") == BufferTrace("trimmed")
+
+
+# --- letting go for good ---------------------------------------------------------------------------
+
+
+async def test_what_is_dropped_is_gone_whatever_its_state_and_may_come_back(buffer: Buffer) -> None:
+    session = a_session()
+    closed, growing, kept = a_turn(session, 1), a_turn(session, 2), a_turn(session, 3)
+    await buffer.append(closed)
+    await buffer.append(growing, close=False)
+    await buffer.append(kept)
+    assert await buffer.drop(session, ["t1", "t2", "t9"]) == 2
+    assert await buffer.drop(session, ["t1", "t2", "t9"]) == 0
+    assert ids((await buffer.read(session)).turns) == ["t3"]
+    assert not (await buffer.append(closed)).duplicate
+    assert ids((await buffer.read(session)).turns) == ["t1", "t3"]
+
+
+async def test_dropping_the_summary_lets_trimmed_turns_in_again(buffer: Buffer) -> None:
+    session = a_session()
+    turns = [a_turn(session, number) for number in (1, 2)]
+    for turn in turns:
+        await buffer.append(turn)
+    await buffer.trim(session, ["t1"], a_summary(session, 1))
+    await buffer.drop(session, [], summary=True)
+    view = await buffer.read(session)
+    assert (view.summary, ids(view.turns)) == (None, ["t2"])
+    assert not (await buffer.append(turns[0])).duplicate
+    assert ids((await buffer.read(session)).turns) == ["t1", "t2"]
+
+
+async def test_a_session_of_which_nothing_is_left_is_unknown(buffer: Buffer) -> None:
+    session = a_session()
+    await buffer.append(a_turn(session, 1))
+    await buffer.drop(session, ["t1"], summary=True)
+    assert not (await buffer.read(session)).known
+    assert await buffer.drop(session, ["t1"], summary=True) == 0
+
+
+async def test_a_forgotten_turn_is_refused_and_leaves_nothing_behind(buffer: Buffer) -> None:
+    session = a_session().model_copy(update={"user_id": f"user-{uuid.uuid4()}"})
+    late, new = a_turn(session, 1), a_turn(session, 3)
+    stone = Tombstone(scope="session", owner=session.session_id, forgotten_at=BEGAN + timedelta(minutes=2))
+    await buffer.entomb(session.app, session.user_id, [stone])
+    for close in (True, False):
+        with pytest.raises(Forgotten):
+            await buffer.append(late, close=close)
+    assert not (await buffer.read(session)).known
+    assert not (await buffer.append(new)).duplicate
+    other = late.model_copy(update={"session_id": f"s-{uuid.uuid4()}"})
+    assert not (await buffer.append(other)).duplicate

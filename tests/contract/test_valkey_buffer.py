@@ -3,7 +3,9 @@
 import asyncio
 import os
 import signal
+import uuid
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ from redis.asyncio import Redis
 from redis.crc import key_slot
 
 from lamina.errors import ConfigurationError, DependencyUnavailable
-from lamina.valkey.buffer import ValkeyBuffer, session_keys
+from lamina.forgetting import Tombstone
+from lamina.model import derived_id
+from lamina.valkey.buffer import TOMBSTONE_TTL_S, ValkeyBuffer, session_keys
 from lamina.valkey.client import connect
 from lamina.valkey.credentials import IamCredentials
 from tests.contract.test_buffer import a_session, a_summary, a_turn, ids, piece
@@ -279,3 +283,13 @@ async def test_no_token_is_a_transient_failure(valkey_url: str) -> None:
     with pytest.raises(DependencyUnavailable, match="no access token"):
         await adapter.ping()
     await adapter.aclose()
+
+
+async def test_a_users_tombstones_are_kept_far_longer_than_a_session_and_not_for_ever(
+    buffer: ValkeyBuffer, server: Any
+) -> None:
+    user = f"user-{uuid.uuid4()}"
+    stone = Tombstone(scope="user", forgotten_at=datetime(2026, 3, 1, tzinfo=UTC))
+    await buffer.entomb("shop", user, [stone])
+    key = f"lamina:forgotten:{{{derived_id('user', 'shop', user).hex}}}"
+    assert TTL_S < TOMBSTONE_TTL_S - 60 < await server.ttl(key) <= TOMBSTONE_TTL_S

@@ -14,11 +14,15 @@ from psycopg import errors, sql
 from psycopg.rows import TupleRow
 
 from lamina.events import CompactionRequested
-from lamina.model import Scope, Summary, SummaryLine
-from lamina.ports import Consolidation
+from lamina.forgetting import Selection
+from lamina.model import Scope, Summary, SummaryLine, Turn
+from lamina.ports import Consolidation, DeadLetter
 from lamina.postgres.compactions import PostgresCompactions
+from lamina.postgres.database import Database
+from lamina.postgres.dead_letters import PostgresDeadLetterIndex
 from lamina.postgres.entities import PostgresEntities
 from lamina.postgres.episodes import PostgresEpisodes
+from lamina.postgres.forgetting import PostgresForgetting
 from lamina.postgres.migrate import ROLES
 from lamina.postgres.summaries import PostgresSummaries
 from lamina.settings import Settings
@@ -48,6 +52,19 @@ class Filled:
         return conn
 
 
+def a_letter(turn: Turn) -> DeadLetter:
+    return DeadLetter(
+        **turn.session.model_dump(),
+        turn_id=turn.turn_id,
+        subscription="entity-extractor",
+        error="ModelRefused",
+        reason=f"of {turn.user_id}",
+        failures=1,
+        service="entity-extractor",
+        parked_at=BEGAN,
+    )
+
+
 async def fill(database: TestDatabase, user: str, app: str = APP) -> None:
     turn = a_turn(user, 1, app=app, project_id="CloudRetail", previous_session_id="s0")
     async with (
@@ -55,6 +72,8 @@ async def fill(database: TestDatabase, user: str, app: str = APP) -> None:
         database.open("lamina_entity_extractor", size=1) as extractor,
         database.open("lamina_episodic_embedder", size=1) as embedder,
         database.open("lamina_compactor", size=1) as compactor,
+        database.open("lamina_dead_letter_recorder", size=1) as recorder,
+        database.open("lamina_operator", size=1) as operator,
     ):
         episodes = PostgresEpisodes(embedder)
         await episodes.record(turn, [a_chunk(0, f"said by {user}")])
@@ -70,6 +89,35 @@ async def fill(database: TestDatabase, user: str, app: str = APP) -> None:
         compactions = PostgresCompactions(compactor, Settings())
         covers = tuple(e.episode_id for e in (await compactions.batch(request, 10)).episodes)
         await compactions.apply(request, Consolidation((line,), covers, "test-1"), uuid.uuid4())
+        await PostgresDeadLetterIndex(recorder).record(a_letter(turn))
+        await PostgresForgetting(operator).forget(Selection(app, user, session_id="another"))
+        await _fill_rebuilds(operator, app, user)
+
+
+async def _fill_rebuilds(operator: Database, app: str, user: str) -> None:
+    keys = {"id": uuid.uuid4(), "app": app, "user_id": user, "vector": str(a_vector())}
+    async with operator.as_user(app, user) as conn:
+        await conn.execute(
+            """
+            INSERT INTO lamina.rebuilds (rebuild_id, app, user_id, stage, maker, embedder)
+            VALUES (%(id)s, %(app)s, %(user_id)s, 'entities', 'test-1', '')
+            """,
+            keys,
+        )
+        await conn.execute(
+            """
+            INSERT INTO lamina.rebuild_items (rebuild_id, app, user_id, session_id, turn_id, result)
+            VALUES (%(id)s, %(app)s, %(user_id)s, 's1', 't1', '[]')
+            """,
+            keys,
+        )
+        await conn.execute(
+            """
+            INSERT INTO lamina.rebuild_vectors (rebuild_id, app, user_id, text_id, embedding)
+            VALUES (%(id)s, %(app)s, %(user_id)s, %(id)s, %(vector)s::vector)
+            """,
+            keys,
+        )
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -135,7 +183,13 @@ async def test_the_next_transaction_of_a_pooled_connection_is_nobodys(filled: Fi
             assert [row["user_id"] for row in rows] == ["bo"]
 
 
-@pytest.mark.parametrize("role", [role for role in ROLES if role != "lamina_context"])
+_LETTERS_ONLY = "lamina_dead_letter_recorder"
+"""Writes into its own table and no other; what is forgotten it asks."""
+_OPERATOR = "lamina_operator"
+"""Does everything for one user at a time, and is no service."""
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if role not in ("lamina_context", _LETTERS_ONLY)])
 async def test_nobody_writes_a_row_for_another_user(filled: Filled, role: str) -> None:
     async with await filled.login(role, APP, "ana") as conn:
         with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
@@ -145,6 +199,21 @@ async def test_nobody_writes_a_row_for_another_user(filled: Filled, role: str) -
                 VALUES (%s, 'bo', 'x', %s)
                 """,
                 [APP, uuid.uuid4()],
+            )
+
+
+async def test_the_recorder_writes_no_letter_for_another_user_and_reads_nothing_else(filled: Filled) -> None:
+    async with await filled.login(_LETTERS_ONLY, APP, "ana") as conn:
+        assert await _readable(conn, filled.tables) == ["dead_letters", "tombstones"]
+        with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
+            await conn.execute(
+                """
+                INSERT INTO lamina.dead_letters (
+                    app, user_id, turn_id, session_id, subscription, error, reason, failures, service,
+                    parked_at, trace_id, event_id
+                ) VALUES (%s, 'bo', 't9', 's1', 'summarizer', 'E', '', 1, '', now(), '', '')
+                """,
+                [APP],
             )
 
 
@@ -191,6 +260,7 @@ async def test_only_the_compactor_may_look_across_users_and_even_it_sees_keys_on
         calls = (
             "SELECT * FROM lamina.plan_compactions(now())",
             "SELECT lamina.expire_memory(NULL, NULL, NULL)",
+            "SELECT lamina.expire_dead_letters(NULL)",
         )
         for call in calls:
             if role == "lamina_compactor":
@@ -200,13 +270,23 @@ async def test_only_the_compactor_may_look_across_users_and_even_it_sees_keys_on
                     await conn.execute(call)
 
 
+@pytest.mark.parametrize("role", [role for role in ROLES if role != _OPERATOR])
+async def test_no_service_may_observe_all_users(filled: Filled, role: str) -> None:
+    async with await filled.login(role, APP, "ana") as conn:
+        for call in ("lamina.stage_lag(now(), 10)", "lamina.dead_letters_by_error(now())"):
+            with pytest.raises(errors.InsufficientPrivilege):
+                await conn.execute(sql.SQL("SELECT * FROM ") + sql.SQL(call))
+
+
 async def test_the_roles_that_look_across_users_have_no_members_and_read_no_content(filled: Filled) -> None:
     async with await psycopg.AsyncConnection.connect(filled.database.owner) as conn:
         members = await conn.execute(
             """
             SELECT m.member::regrole::text
             FROM pg_auth_members AS m
-            WHERE m.roleid IN ('lamina_planner'::regrole, 'lamina_janitor'::regrole)
+            WHERE m.roleid IN (
+                'lamina_planner'::regrole, 'lamina_janitor'::regrole, 'lamina_observer'::regrole
+            )
               AND m.member <> 'postgres'::regrole
             """
         )
@@ -215,9 +295,9 @@ async def test_the_roles_that_look_across_users_have_no_members_and_read_no_cont
             """
             SELECT c.table_name, c.column_name
             FROM information_schema.columns AS c
-            CROSS JOIN unnest('{lamina_planner,lamina_janitor}'::text[]) AS role
+            CROSS JOIN unnest('{lamina_planner,lamina_janitor,lamina_observer}'::text[]) AS role
             WHERE c.table_schema = 'lamina'
-              AND c.column_name IN ('text', 'events', 'header', 'lines', 'search')
+              AND c.column_name IN ('text', 'events', 'header', 'lines', 'search', 'reason')
               AND has_column_privilege(role, 'lamina.' || c.table_name, c.column_name, 'SELECT')
             """
         )

@@ -281,7 +281,7 @@ async def test_a_worker_that_always_comes_second_gives_up_and_loses_nothing(worl
             event_id: uuid.UUID,
             *,
             set_aside: Sequence[str] = (),
-        ) -> None:
+        ) -> Summary:
             raise StaleVersion("another worker was first")
 
     await world.record(*(a_turn(n) for n in range(4)))

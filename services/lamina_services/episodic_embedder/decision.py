@@ -10,6 +10,8 @@ from lamina.handles import Handle
 from lamina.language import detect
 from lamina.model import EpisodeChunk, Turn
 
+CHUNKER = "chunks/1"
+"""Stored with each chunk. Count up with every change to what `chunks_of` gives."""
 MESSAGE_CHARS = 4_000
 """A message is one chunk up to this length: a reader wants it whole."""
 TOOL_CHARS = 1_500

@@ -2,7 +2,7 @@
 
 from lamina.events import MemoryChanged, TurnRecorded
 from lamina.ports import Embedder, EpisodeStore, Publisher
-from lamina_services.episodic_embedder.decision import chunks_of
+from lamina_services.episodic_embedder.decision import CHUNKER, chunks_of
 
 SLICE = 32
 """Chunks embedded and stored together."""
@@ -18,7 +18,7 @@ async def on_turn_recorded(
     """
     turn = event.turn
     chunks = chunks_of(turn)
-    missing = set(await episodes.record(turn, chunks))
+    missing = set(await episodes.record(turn, chunks, CHUNKER))
     pending = [chunk for chunk in chunks if chunk.ordinal in missing]
     for start in range(0, len(pending), SLICE):
         some = pending[start : start + SLICE]

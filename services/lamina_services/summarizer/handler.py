@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 from lamina.dead_letters import Failure, parked, release
 from lamina.envelope import encode
-from lamina.errors import Permanent, StaleVersion
+from lamina.errors import Forgotten, Permanent, StaleVersion
 from lamina.events import MemoryChanged, TurnRecorded
 from lamina.model import Summary, Turn
 from lamina.ports import Buffer, BufferView, Clock, LanguageModel, Publisher, SummaryStore, TokenCounter
 from lamina.settings import Settings
+from lamina.telemetry import counted_dead_letter, trace_id, traced
 from lamina_services.summarizer.decision import plan, sizes_of
 from lamina_services.summarizer.folding import fold
 
@@ -31,6 +32,7 @@ async def on_turn_recorded(
 
     In this order: park what the model refuses, commit, announce, trim. A redelivery finds what is committed
     and not yet trimmed, and takes up from there. StaleVersion where other workers keep committing first.
+    Forgotten where the turn is.
     """
     session = event.turn.session
     budget = settings.summary_budget_tokens
@@ -42,6 +44,8 @@ async def on_turn_recorded(
         # In this order: what is covered is then covered by `current` or an earlier version.
         covered = await summaries.covered(session, [turn.turn_id for turn in view.turns])
         current = await summaries.latest(session, *_origin(event.turn, view))
+        if await _let_go_of_forgotten(event.turn, view, current, buffer, summaries):
+            continue
         todo = plan(view, covered=covered, tokens=sizes_of(view.turns, tokens), settings=settings)
         turns = (event.turn,) if again else todo.turns
         if todo.idle and not again:
@@ -52,11 +56,15 @@ async def on_turn_recorded(
                 raise folded.refused[0][1]
             await _park(folded.refused, publisher, clock)
             current = Summary(
-                session=session, version=current.version + 1, lines=folded.lines, model=model.name
+                session=session,
+                version=current.version + 1,
+                lines=folded.lines,
+                model=model.name,
+                generation=current.generation,
             )
             aside = [turn.turn_id for turn, _ in folded.refused]
             try:
-                await summaries.commit(current, turns, event.event_id(), set_aside=aside)
+                current = await summaries.commit(current, turns, event.event_id(), set_aside=aside)
             except StaleVersion as error:
                 stale = error
                 continue
@@ -79,8 +87,10 @@ async def _park(refused: Sequence[tuple[Turn, Permanent]], publisher: Publisher,
             service="summarizer",
             version=release(),
             parked_at=clock.now(),
+            trace_id=trace_id(),
         )
-        await publisher.park("summarizer", parked(encode(TurnRecorded(turn=turn)), failure))
+        await publisher.park("summarizer", parked(traced(encode(TurnRecorded(turn=turn))), failure))
+        counted_dead_letter("summarizer", error)
 
 
 def _origin(turn: Turn, view: BufferView) -> tuple[str | None, str | None]:
@@ -104,5 +114,31 @@ async def _complete_view(turn: Turn, buffer: Buffer, summaries: SummaryStore) ->
     if not missing:
         return view
     for each in missing:
-        await buffer.append(each)
+        try:
+            await buffer.append(each)
+        except Forgotten:
+            if each.turn_id == turn.turn_id:
+                raise
     return await buffer.read(turn.session)
+
+
+async def _let_go_of_forgotten(
+    turn: Turn, view: BufferView, current: Summary, buffer: Buffer, summaries: SummaryStore
+) -> bool:
+    """Take out of the buffer what it should not hold any more; False where there is nothing of it.
+
+    Asked after `current` was read: what is forgotten later makes that out of date. A cached summary that the
+    database does not have was forgotten between its commit and the trim. Forgotten where the turn itself is.
+    """
+    gone = await summaries.forgotten([*view.turns, turn])
+    cached = view.summary
+    lost = (
+        cached is not None
+        and cached.version >= current.version
+        and (cached.version, cached.lines) != (current.version, current.lines)
+    )
+    if gone or lost:
+        await buffer.drop(turn.session, sorted(gone), summary=lost)
+    if turn.turn_id in gone:
+        raise Forgotten(f"turn {turn.turn_id} was forgotten at its user's wish")
+    return bool(gone) or lost

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from lamina.ports import CompactionBatch, Consolidation, OldEpisode
 from lamina.postgres.database import Connection, Database, Query
 from lamina.postgres.processed import mark, result_of
 from lamina.postgres.summaries import text_of
+from lamina.postgres.tombstones import enter
 from lamina.postgres.turn_log import lock
 from lamina.recall.words import searchable, text_search_config
 from lamina.settings import Settings
@@ -90,9 +92,11 @@ class PostgresCompactions:
         """Store the consolidation, archive what it covers, and the event, in one transaction.
 
         StaleVersion where an episode that it covers has been archived meanwhile (an undo does not free it
-        again), or is none of the request's.
+        again), or is none of the request's; also where one of them was forgotten.
         """
         async with self._database.as_user(request.app, request.user_id) as conn:
+            tombstones = await enter(conn, request.app, request.user_id)
+            result = replace(result, lines=tombstones.kept_lines(result.lines))
             await lock(conn, "compactions", request.app, request.user_id)
             done = await result_of(conn, CONSUMER, request.app, request.user_id, event_id)
             if done is not None:
@@ -174,7 +178,8 @@ class PostgresCompactions:
         async with self._database.as_nobody() as conn:
             counts = await conn.execute(
                 """
-                SELECT episodes, statements, entities, processed_events
+                SELECT episodes, statements, entities, processed_events,
+                       lamina.expire_dead_letters(%(processed)s::timestamptz) AS dead_letters
                 FROM lamina.expire_memory(
                     %(archived)s::timestamptz, %(session)s::timestamptz, %(processed)s::timestamptz
                 )

@@ -64,14 +64,15 @@ class Database:
         )
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> Self:
+    def from_settings(cls, settings: Settings, *, timeout_s: float = 10.0) -> Self:
         """The database that the settings name."""
         kwargs = None
         if settings.database_iam:
             from lamina.postgres.iam import IamLogin  # noqa: PLC0415 - google-auth only where it is used
 
             kwargs = IamLogin()
-        return cls(settings.database_url.get_secret_value(), size=settings.database_pool, kwargs=kwargs)
+        url = settings.database_url.get_secret_value()
+        return cls(url, size=settings.database_pool, timeout_s=timeout_s, kwargs=kwargs)
 
     @asynccontextmanager
     async def as_user(self, app: str, user_id: str) -> AsyncGenerator[Connection]:
@@ -90,6 +91,19 @@ class Database:
         async with self._transaction() as conn:
             await self._become(conn, "", "")
             yield conn
+
+    @asynccontextmanager
+    async def snapshot(self, app: str, user_id: str) -> AsyncGenerator[Connection]:
+        """One read-only transaction that sees the user's rows as they are now, however long it reads.
+
+        It is not pipelined, so that a server-side cursor can be used.
+        """
+        with translated():
+            await self._open()
+            async with self._pool.connection() as conn:
+                await conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                await self._become(conn, app, user_id)
+                yield conn
 
     async def read(self, app: str, user_id: str, queries: Sequence[Query]) -> list[list[DictRow]]:
         """The rows of each query, from one read-only transaction that takes one round trip."""

@@ -7,6 +7,7 @@ from lamina.model import EpisodeChunk, SessionKey, Turn, derived_id
 from lamina.ports import Vector
 from lamina.postgres.database import Connection, Database
 from lamina.postgres.processed import mark
+from lamina.postgres.tombstones import enter
 from lamina.postgres.turn_log import find_turn, lock_session, log_turns
 from lamina.recall.words import searchable, text_search_config
 
@@ -24,16 +25,17 @@ class PostgresEpisodes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def record(self, turn: Turn, chunks: Sequence[EpisodeChunk]) -> Sequence[int]:
+    async def record(self, turn: Turn, chunks: Sequence[EpisodeChunk], chunker: str = "") -> Sequence[int]:
         """Store the turn and its chunks' text. Gives the ordinals of the chunks that have no vector yet.
 
         The first recording of a turn stands: other chunks for it change nothing.
         """
         async with self._database.as_user(turn.app, turn.user_id) as conn:
+            (await enter(conn, turn.app, turn.user_id)).refuse(turn)
             await lock_session(conn, turn.session)
             await log_turns(conn, turn.session, [turn])
             if chunks:
-                await _insert(conn, turn, chunks)
+                await insert_chunks(conn, turn, chunks, chunker)
                 await _weave(conn, turn)
             waiting = await conn.execute(
                 """
@@ -52,6 +54,7 @@ class PostgresEpisodes:
     ) -> None:
         """See `EpisodeStore.embed`."""
         async with self._database.as_user(turn.app, turn.user_id) as conn:
+            (await enter(conn, turn.app, turn.user_id)).refuse(turn)
             if vectors:
                 async with conn.cursor() as cursor:
                     await cursor.executemany(
@@ -60,6 +63,7 @@ class PostgresEpisodes:
                         SET embedding = %(vector)s::vector, embedding_model = %(model)s
                         WHERE app = %(app)s AND user_id = %(user_id)s AND session_id = %(session_id)s
                           AND turn_id = %(turn_id)s AND ordinal = %(ordinal)s
+                          AND embedding IS NULL
                         """,
                         [
                             {
@@ -81,16 +85,16 @@ class PostgresEpisodes:
             return await find_turn(conn, session, turn_id)
 
 
-async def _insert(conn: Connection, turn: Turn, chunks: Sequence[EpisodeChunk]) -> None:
+async def insert_chunks(conn: Connection, turn: Turn, chunks: Sequence[EpisodeChunk], chunker: str) -> None:
     """Store the chunks of a turn that has none; its project and moment are those of the log."""
     await conn.execute(
         """
         INSERT INTO lamina.episodes (
             episode_id, app, user_id, session_id, turn_id, ordinal, project_id, speaker, text, language,
-            handle, occurred_at, search
+            handle, chunker, occurred_at, search
         )
         SELECT c.episode_id, t.app, t.user_id, t.session_id, t.turn_id, c.ordinal, t.project_id, c.speaker,
-               c.text, c.language, c.handle, t.occurred_at,
+               c.text, c.language, c.handle, %(chunker)s, t.occurred_at,
                setweight(to_tsvector(c.config::regconfig, c.words), 'A')
         FROM lamina.turns AS t
         CROSS JOIN unnest(
@@ -108,6 +112,7 @@ async def _insert(conn: Connection, turn: Turn, chunks: Sequence[EpisodeChunk]) 
         {
             **turn.session.model_dump(),
             "turn_id": turn.turn_id,
+            "chunker": chunker,
             "episode_ids": [episode_id(turn.session, turn.turn_id, chunk.ordinal) for chunk in chunks],
             "ordinals": [chunk.ordinal for chunk in chunks],
             "speakers": [chunk.speaker.value for chunk in chunks],
@@ -117,6 +122,36 @@ async def _insert(conn: Connection, turn: Turn, chunks: Sequence[EpisodeChunk]) 
             "configs": [text_search_config(chunk.language) for chunk in chunks],
             "words": [searchable(chunk.text, chunk.language) for chunk in chunks],
         },
+    )
+
+
+async def weave_sessions(conn: Connection, app: str, user_id: str, session_ids: Sequence[str]) -> None:
+    """Give every chunk of these sessions its neighbours' words anew, as `_weave` does turn by turn."""
+    await conn.execute(
+        """
+        WITH own AS (
+            SELECT e.episode_id, e.session_id, e.occurred_at, e.turn_id, e.ordinal,
+                   ts_filter(e.search, '{a}') AS words
+            FROM lamina.episodes AS e
+            WHERE e.app = %(app)s AND e.user_id = %(user_id)s AND e.session_id = ANY(%(session_ids)s)
+        ),
+        woven AS (
+            SELECT o.episode_id,
+                   o.words
+                   || coalesce(setweight(lag(o.words) OVER in_order, 'D'), '')
+                   || coalesce(setweight(lead(o.words) OVER in_order, 'D'), '') AS search
+            FROM own AS o
+            WINDOW in_order AS (
+                PARTITION BY o.session_id ORDER BY o.occurred_at, o.turn_id, o.ordinal
+            )
+        )
+        UPDATE lamina.episodes AS e
+        SET search = w.search
+        FROM woven AS w
+        WHERE e.app = %(app)s AND e.user_id = %(user_id)s AND e.episode_id = w.episode_id
+          AND e.search <> w.search
+        """,
+        {"app": app, "user_id": user_id, "session_ids": list(session_ids)},
     )
 
 

@@ -21,8 +21,10 @@ ROLES = (
     "lamina_episodic_embedder",
     "lamina_compactor",
     "lamina_context",
+    "lamina_dead_letter_recorder",
+    "lamina_operator",
 )
-"""What each service may do in the database. turn-ingest and guard need no database."""
+"""What each service, and an operator, may do in the database. turn-ingest and guard need no database."""
 
 READ_ONLY_ROLE = "lamina_context"
 OLDEST_SERVER = 150000

@@ -10,6 +10,7 @@ from typing import Any, LiteralString, TypeVar, cast
 from lamina import strict_json
 from lamina.api import ContextRequest, EntityView, EpisodeView, SearchRequest
 from lamina.event import Speaker
+from lamina.forgetting import Tombstones
 from lamina.model import Kind, SessionKey, Summary, Turn
 from lamina.ports import Clock, Recalled, Vector
 from lamina.postgres.database import Database, Query
@@ -76,6 +77,7 @@ class PostgresReader:
             entities=ranked.entities(row["entities"])[: request.max_entities],
             episodes=ranked.episodes(row["episodes"])[: request.max_episodes],
             tail=tuple(_turn(each) for each in strict_json.loads(row["tail"] or "[]")),
+            forgotten=_forgotten(request, row["forgotten"]),
         )
 
     async def search(self, request: SearchRequest, vector: Vector | None, model: str) -> Recalled:
@@ -219,6 +221,10 @@ def _summary(request: ContextRequest, text: str | None) -> Summary | None:
         {"session": session, "version": row["version"], "lines": row["lines"], "model": row["model"]}
     )
     return summary if row["session_id"] == request.session_id else summary.about(request.project_id)
+
+
+def _forgotten(request: ContextRequest, rows: list[dict[str, Any]] | None) -> Tombstones:
+    return Tombstones.of_rows(request.app, request.user_id, rows) if rows else Tombstones()
 
 
 def _turn(row: dict[str, Any]) -> Turn:

@@ -214,6 +214,16 @@ SELECT
     (SELECT json_agg(f) FROM found AS f) AS episodes,
     (
         SELECT json_agg(
+            json_build_object(
+                'scope', x.scope, 'owner', x.owner, 'name', x.name, 'forgotten_at', x.forgotten_at,
+                'generation', x.generation
+            )
+        )
+        FROM lamina.tombstones AS x
+        WHERE x.app = %(app)s AND x.user_id = %(user_id)s AND %(with_session)s::boolean
+    ) AS forgotten,
+    (
+        SELECT json_agg(
             json_build_object('header', t.header, 'events', t.events) ORDER BY t.occurred_at, t.turn_id
         )::text
         FROM tail AS t

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 
 from lamina import strict_json
 from lamina.errors import StaleVersion
+from lamina.forgetting import Tombstones
 from lamina.model import SessionKey, Summary, SummaryLine, Turn
 from lamina.postgres.database import Database, Query
 from lamina.postgres.processed import mark
+from lamina.postgres.tombstones import enter, tombstones_query
 from lamina.postgres.turn_log import lock_session, log_turns, turn_of
 
 CONSUMER = "summarizer"
@@ -54,13 +56,25 @@ class PostgresSummaries:
         self, session: SessionKey, previous_session_id: str | None, project_id: str | None
     ) -> Summary:
         """See `SummaryStore.latest`."""
-        query = latest_query(session, previous_session_id)
-        [rows] = await self._database.read(session.app, session.user_id, [query])
+        # In this order: lines with a generation older than themselves are refused, the reverse would not be.
+        stones, rows = await self._database.read(
+            session.app,
+            session.user_id,
+            [
+                tombstones_query(session.app, session.user_id),
+                latest_query(session, previous_session_id),
+            ],
+        )
+        generation = Tombstones.of_rows(session.app, session.user_id, stones).generation
         if not rows:
-            return Summary(session=session, version=0)
+            return Summary(session=session, version=0, generation=generation)
         [row] = rows
         latest = Summary(
-            session=session, version=row["version"], lines=lines_of(row["lines"]), model=row["model"]
+            session=session,
+            version=row["version"],
+            lines=lines_of(row["lines"]),
+            model=row["model"],
+            generation=generation,
         )
         return latest.inherited_by(session, project_id) if row["inherited"] else latest
 
@@ -111,12 +125,26 @@ class PostgresSummaries:
         [rows] = await self._database.read(session.app, session.user_id, [query])
         return bool(rows)
 
+    async def forgotten(self, turns: Sequence[Turn]) -> frozenset[str]:
+        """See `SummaryStore.forgotten`."""
+        if not turns:
+            return frozenset()
+        app, user_id = turns[0].app, turns[0].user_id
+        [rows] = await self._database.read(app, user_id, [tombstones_query(app, user_id)])
+        tombstones = Tombstones.of_rows(app, user_id, rows)
+        return frozenset(turn.turn_id for turn in turns if tombstones.forgets(turn))
+
     async def commit(
         self, summary: Summary, turns: Sequence[Turn], event_id: uuid.UUID, *, set_aside: Sequence[str] = ()
-    ) -> None:
+    ) -> Summary:
         """See `SummaryStore.commit`. StaleVersion where another was faster."""
         session = summary.session
         async with self._database.as_user(session.app, session.user_id) as conn:
+            tombstones = await enter(conn, session.app, session.user_id)
+            if summary.generation != tombstones.generation:
+                raise StaleVersion("something of the user was forgotten meanwhile")
+            tombstones.refuse(*turns)
+            summary = summary.model_copy(update={"lines": tombstones.kept_lines(summary.lines)})
             await lock_session(conn, session)
             await log_turns(conn, session, turns)
             inserted = await conn.execute(
@@ -162,3 +190,4 @@ class PostgresSummaries:
             if len(await covered.fetchall()) < len(turns):
                 raise StaleVersion("another worker was faster: a turn is covered already")
             await mark(conn, CONSUMER, session.app, session.user_id, event_id)
+        return summary

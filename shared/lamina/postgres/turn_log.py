@@ -6,6 +6,7 @@ from typing import Any
 from psycopg.rows import DictRow
 
 from lamina import strict_json
+from lamina.events import TurnRecorded
 from lamina.model import SessionKey, Turn, derived_id
 from lamina.postgres.database import Connection
 
@@ -19,8 +20,12 @@ def turn_of(row: DictRow) -> Turn:
 
 async def lock(conn: Connection, *names: str) -> None:
     """Wait until nobody else works on what these names mean; held until the transaction ends."""
-    key = int.from_bytes(derived_id("lock", *names).bytes[:8], "big", signed=True)
-    await conn.execute("SELECT pg_advisory_xact_lock(%(key)s)", {"key": key})
+    await conn.execute("SELECT pg_advisory_xact_lock(%(key)s)", {"key": key_of(*names)})
+
+
+def key_of(*names: str) -> int:
+    """The number of an advisory lock."""
+    return int.from_bytes(derived_id("lock", *names).bytes[:8], "big", signed=True)
 
 
 async def lock_session(conn: Connection, session: SessionKey) -> None:
@@ -40,10 +45,10 @@ async def log_turns(conn: Connection, session: SessionKey, turns: Sequence[Turn]
             """
             INSERT INTO lamina.turns (
                 app, user_id, session_id, turn_id, project_id, previous_session_id, occurred_at,
-                header, events
+                header, events, recorded_event
             ) VALUES (
                 %(app)s, %(user_id)s, %(session_id)s, %(turn_id)s, %(project_id)s, %(previous_session_id)s,
-                %(occurred_at)s, %(header)s::json, %(events)s::json
+                %(occurred_at)s, %(header)s::json, %(events)s::json, %(recorded_event)s
             )
             ON CONFLICT (app, user_id, session_id, turn_id) DO NOTHING
             """,
@@ -106,6 +111,48 @@ async def _derive_session(conn: Connection, session: SessionKey, turns: Sequence
     )
 
 
+async def derive_sessions(conn: Connection, app: str, user_id: str, session_ids: Sequence[str]) -> int:
+    """Bring these sessions in line with the turns that are left of them. Gives how many went.
+
+    Nobody else writes the user's turns meanwhile.
+    """
+    keys = {"app": app, "user_id": user_id, "session_ids": list(session_ids)}
+    await conn.execute(
+        """
+        UPDATE lamina.sessions AS s
+        SET first_seen = left_over.first_seen,
+            project_id = left_over.project_id,
+            previous_session_id = left_over.previous_session_id
+        FROM (
+            SELECT t.session_id,
+                   min(t.occurred_at) AS first_seen,
+                   (array_agg(t.project_id ORDER BY t.occurred_at, t.turn_id)
+                       FILTER (WHERE t.project_id IS NOT NULL))[1] AS project_id,
+                   (array_agg(t.previous_session_id ORDER BY t.occurred_at, t.turn_id)
+                       FILTER (WHERE t.previous_session_id IS NOT NULL))[1] AS previous_session_id
+            FROM lamina.turns AS t
+            WHERE t.app = %(app)s AND t.user_id = %(user_id)s AND t.session_id = ANY(%(session_ids)s)
+            GROUP BY t.session_id
+        ) AS left_over
+        WHERE s.app = %(app)s AND s.user_id = %(user_id)s AND s.session_id = left_over.session_id
+        """,
+        keys,
+    )
+    gone = await conn.execute(
+        """
+        DELETE FROM lamina.sessions AS s
+        WHERE s.app = %(app)s AND s.user_id = %(user_id)s AND s.session_id = ANY(%(session_ids)s)
+          AND NOT EXISTS (
+              SELECT FROM lamina.turns AS t
+              WHERE t.app = s.app AND t.user_id = s.user_id AND t.session_id = s.session_id
+          )
+        RETURNING s.session_id
+        """,
+        keys,
+    )
+    return len(await gone.fetchall())
+
+
 def _row(turn: Turn) -> dict[str, Any]:
     return {
         **turn.session.model_dump(),
@@ -115,4 +162,5 @@ def _row(turn: Turn) -> dict[str, Any]:
         "occurred_at": turn.occurred_at,
         "header": strict_json.dumps(turn.header()).decode("ascii"),
         "events": strict_json.dumps([event.root for event in turn.events]).decode("ascii"),
+        "recorded_event": TurnRecorded(turn=turn).event_id(),
     }

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from lamina import strict_json
-from lamina.errors import DependencyUnavailable, InvalidEvent
+from lamina.errors import DependencyUnavailable, Forgotten, InvalidEvent
+from lamina.forgetting import Tombstone
 from lamina.model import SessionKey, Summary, Turn
-from lamina.ports import Appended, BufferView
+from lamina.ports import Appended, BufferTrace, BufferView
 
 
 @dataclass
@@ -17,6 +19,7 @@ class _Held:
     header: bytes
     events: list[bytes]
     open: bool = True
+    published_at: datetime | None = None
 
     @property
     def turn(self) -> Turn:
@@ -37,15 +40,19 @@ class InMemoryBuffer:
 
     def __init__(self) -> None:
         self._sessions: dict[SessionKey, _Session] = {}
+        self._tombstones: dict[tuple[str, str], tuple[Tombstone, ...]] = {}
         self.down = False
         """While True, every call raises DependencyUnavailable."""
 
     def lose(self) -> None:
         """Forget everything, as a server that restarts empty does."""
         self._sessions.clear()
+        self._tombstones.clear()
 
     async def append(self, turn: Turn, *, first_event: int = 0, close: bool = True) -> Appended:
         """See `Buffer.append`."""
+        if any(stone.hits(turn) for stone in self._tombstones.get((turn.app, turn.user_id), ())):
+            raise Forgotten(f"turn {turn.turn_id} was forgotten at its user's wish")
         session = self._session(turn.session)
         if turn.turn_id in session.trimmed:
             return Appended(duplicate=True, closed=turn if close and first_event == 0 else None)
@@ -93,6 +100,38 @@ class InMemoryBuffer:
                 found.trimmed.add(turn_id)
         self._sessions[session] = found
         return True
+
+    async def drop(self, session: SessionKey, turn_ids: Sequence[str], *, summary: bool = False) -> int:
+        """See `Buffer.drop`."""
+        found = self._session(session)
+        held = [turn_id for turn_id in turn_ids if found.turns.pop(turn_id, None)]
+        found.trimmed.difference_update(turn_ids)
+        if summary:
+            found.summary = None
+            found.trimmed.clear()
+        if not (found.turns or found.trimmed):
+            found.known = False
+        return len(held)
+
+    async def entomb(self, app: str, user_id: str, tombstones: Sequence[Tombstone]) -> None:
+        """See `Buffer.entomb`."""
+        self._tombstones[app, user_id] = (*self._tombstones.get((app, user_id), ()), *tombstones)
+
+    async def mark_published(self, session: SessionKey, turn_id: str) -> bool:
+        """See `Buffer.mark_published`."""
+        held = self._session(session).turns.get(turn_id)
+        if held is None:
+            return False
+        held.published_at = held.published_at or datetime.now(UTC)
+        return True
+
+    async def trace(self, session: SessionKey, turn_id: str) -> BufferTrace | None:
+        """See `Buffer.trace`."""
+        found = self._session(session)
+        held = found.turns.get(turn_id)
+        if held is None:
+            return BufferTrace("trimmed") if turn_id in found.trimmed else None
+        return BufferTrace("open" if held.open else "closed", held.published_at)
 
     async def ping(self) -> None:
         """Raise DependencyUnavailable while `down`."""

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
@@ -62,6 +62,8 @@ class InMemoryCompactions:
     ) -> uuid.UUID:
         """See `CompactionStore.apply`."""
         event = (request.app, request.user_id, event_id)
+        tombstones = self._episodes.tombstones.of(request.app, request.user_id)
+        result = replace(result, lines=tombstones.kept_lines(result.lines))
         if event in self._results:
             return self._results[event]
         covered = [held for held in self._old(request) if held.episode_id in result.covers]

@@ -10,6 +10,7 @@ from lamina.event import Speaker
 from lamina.model import Entity, Scope, Statement, Turn
 from lamina.ports import Reconciled, Vector
 from lamina.reconcile import entities_of
+from lamina.testing.tombstones import InMemoryTombstones
 
 User = tuple[str, str]
 
@@ -17,7 +18,8 @@ User = tuple[str, str]
 class InMemoryEntities:
     """Implements `lamina.ports.EntityStore`."""
 
-    def __init__(self) -> None:
+    def __init__(self, tombstones: InMemoryTombstones | None = None) -> None:
+        self.tombstones = tombstones or InMemoryTombstones()
         self.statements: dict[User, dict[tuple[str, str, int], Statement]] = {}
         """By (session, turn, ordinal)."""
         self.vectors: dict[uuid.UUID, tuple[str, Vector]] = {}
@@ -50,6 +52,8 @@ class InMemoryEntities:
         """See `EntityStore.absorb`."""
         del extractor  # kept for the record only
         user = (turn.app, turn.user_id)
+        tombstones = self.tombstones.of(*user)
+        tombstones.refuse(turn)
         if done := self._results.get((user, event_id)):
             return done
         if any(said.said_by is Speaker.TOOL for said in statements):
@@ -57,7 +61,7 @@ class InMemoryEntities:
         before = {entity.entity_id: entity for entity in self.entities(*user)}
         log = self.statements.setdefault(user, {})
         if not any(key[:2] == (turn.session_id, turn.turn_id) for key in log):
-            for said in statements:
+            for said in tombstones.kept_statements(statements):
                 log.setdefault((said.session_id, said.turn_id, said.ordinal), said)
         after = self.entities(*user)
         changed = [entity.entity_id for entity in after if before.get(entity.entity_id) != entity]
@@ -67,6 +71,7 @@ class InMemoryEntities:
 
     async def absorbed(self, turn: Turn, event_id: uuid.UUID) -> Reconciled | None:
         """See `EntityStore.absorbed`."""
+        self.tombstones.of(turn.app, turn.user_id).refuse(turn)
         return self._results.get(((turn.app, turn.user_id), event_id))
 
     async def unembedded(self, turn: Turn, entity_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
@@ -80,7 +85,8 @@ class InMemoryEntities:
     async def embed(self, turn: Turn, vectors: dict[uuid.UUID, Vector], model: str) -> None:
         """See `EntityStore.embed`."""
         owned = {entity.entity_id for entity in self._owned(turn)}
-        self.vectors.update({key: (model, vector) for key, vector in vectors.items() if key in owned})
+        fresh = (owned & vectors.keys()) - self.vectors.keys()
+        self.vectors.update({key: (model, vectors[key]) for key in fresh})
 
     def expire_sessions(self, before: datetime) -> tuple[int, int]:
         """Delete session-scoped slots last spoken of before this moment; counts statements and entities."""

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from lamina.api import ContextRequest, EntityView, EpisodeView, SearchRequest
 from lamina.errors import DependencyUnavailable
+from lamina.forgetting import Tombstones
 from lamina.model import Scope, SessionKey, Summary, Turn
 from lamina.ports import Recalled, Vector
 from lamina.recall.words import or_query
@@ -23,6 +24,7 @@ class InMemoryReader:
     """By session id."""
     turns: list[Turn] = field(default_factory=list[Turn])
     """The log; `tail` takes those of the session."""
+    forgotten: Tombstones = field(default_factory=Tombstones)
     down: bool = False
     """While True, every call raises DependencyUnavailable."""
     vectors: list[Vector | None] = field(default_factory=list[Vector | None])
@@ -56,6 +58,7 @@ class InMemoryReader:
                 request.max_episodes if request.query.strip() else 0,
             ),
             tail=tuple(lost[max(0, len(lost) - tail) :]),
+            forgotten=self.forgotten,
         )
 
     async def search(self, request: SearchRequest, vector: Vector | None, model: str) -> Recalled:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from lamina.errors import StaleVersion
 from lamina.model import SessionKey, Summary, Turn
+from lamina.testing.tombstones import InMemoryTombstones
 
 MAX_CHAIN = 16
 """How many sessions back an inherited summary is looked for."""
@@ -13,7 +14,8 @@ MAX_CHAIN = 16
 class InMemorySummaries:
     """Implements `lamina.ports.SummaryStore`."""
 
-    def __init__(self) -> None:
+    def __init__(self, tombstones: InMemoryTombstones | None = None) -> None:
+        self.tombstones = tombstones or InMemoryTombstones()
         self.versions: dict[SessionKey, list[Summary]] = {}
         self.covers: dict[SessionKey, dict[str, int]] = {}
         """The version that covers each turn."""
@@ -26,6 +28,13 @@ class InMemorySummaries:
         self, session: SessionKey, previous_session_id: str | None, project_id: str | None
     ) -> Summary:
         """See `SummaryStore.latest`."""
+        generation = self.tombstones.of(session.app, session.user_id).generation
+        latest = self._latest(session, previous_session_id, project_id)
+        return latest.model_copy(update={"generation": generation})
+
+    def _latest(
+        self, session: SessionKey, previous_session_id: str | None, project_id: str | None
+    ) -> Summary:
         if versions := self.versions.get(session):
             return versions[-1]
         previous = previous_session_id or self._predecessor(session)
@@ -54,14 +63,26 @@ class InMemorySummaries:
         waiting = [turn for turn in self.log.get(session, {}).values() if turn.turn_id not in known]
         return sorted(waiting, key=lambda turn: turn.order)
 
+    async def forgotten(self, turns: Sequence[Turn]) -> frozenset[str]:
+        """See `SummaryStore.forgotten`."""
+        if not turns:
+            return frozenset()
+        tombstones = self.tombstones.of(turns[0].app, turns[0].user_id)
+        return frozenset(turn.turn_id for turn in turns if tombstones.forgets(turn))
+
     async def is_set_aside(self, session: SessionKey, turn_id: str) -> bool:
         """See `SummaryStore.is_set_aside`."""
         return turn_id in self.aside.get(session, ())
 
     async def commit(
         self, summary: Summary, turns: Sequence[Turn], event_id: uuid.UUID, *, set_aside: Sequence[str] = ()
-    ) -> None:
+    ) -> Summary:
         """See `SummaryStore.commit`."""
+        tombstones = self.tombstones.of(summary.session.app, summary.session.user_id)
+        if summary.generation != tombstones.generation:
+            raise StaleVersion("something of the user was forgotten meanwhile")
+        tombstones.refuse(*turns)
+        summary = summary.model_copy(update={"lines": tombstones.kept_lines(summary.lines)})
         versions = self.versions.setdefault(summary.session, [])
         covers = self.covers.setdefault(summary.session, {})
         if summary.version != len(versions) + 1:
@@ -76,3 +97,4 @@ class InMemorySummaries:
         log = self.log.setdefault(summary.session, {})
         for turn in turns:
             log.setdefault(turn.turn_id, turn)
+        return summary

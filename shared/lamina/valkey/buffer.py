@@ -1,25 +1,29 @@
 """The buffer on Valkey: four keys a session, in one cluster slot, changed by one script at a time.
 
     order     sorted set   turn id, by microseconds of occurred_at; equal ones by id
-    meta      hash         `h:<turn>` header JSON, `s:<turn>` "open|closed|trimmed <events>", `live` turns
+    meta      hash         `h:<turn>` header JSON, `s:<turn>` "open|closed|trimmed <events>",
+                           `p:<turn>` when it was published (ms since 1970), `live` turns
     events    hash         `<turn>:<position>` event JSON, ASCII
     summary   string       "<version> <summary JSON>"
+
+And one key a user who had something forgotten: a hash of tombstones, [scope, owner, name] by microseconds.
 
 Each event is a field of its own, so an append costs what it adds and a read what it returns.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from importlib.resources import files
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import ValidationError
 
 from lamina import strict_json
-from lamina.errors import InvalidEvent
-from lamina.model import EPOCH, SessionKey, Summary, Turn
-from lamina.ports import Appended, BufferView
+from lamina.errors import Forgotten, InvalidEvent
+from lamina.forgetting import Tombstone
+from lamina.model import EPOCH, SessionKey, Summary, Turn, derived_id
+from lamina.ports import Appended, BufferTrace, BufferView
 from lamina.valkey.client import Client
 from lamina.valkey.errors import translated
 
@@ -27,6 +31,9 @@ Script = Callable[[Sequence[str], Sequence[str | bytes | int]], Awaitable[Any]]
 
 PING_S = 2.0
 """How long a health check waits."""
+
+TOMBSTONE_TTL_S = 90 * 24 * 3600
+"""Far beyond what Pub/Sub keeps and an operator replays; the database's tombstones are for good."""
 
 KINDS = ("order", "meta", "events", "summary")
 
@@ -36,21 +43,39 @@ def session_keys(session: SessionKey) -> list[str]:
     return [f"lamina:{{{session.digest}}}:{kind}" for kind in KINDS]
 
 
+def _meta(session: SessionKey) -> str:
+    return session_keys(session)[KINDS.index("meta")]
+
+
 class ValkeyBuffer:
     """Implements `lamina.ports.Buffer`. `ttl_s`: how long a silent session is kept, in seconds."""
 
     def __init__(self, client: Client, ttl_s: int) -> None:
         self._client = client
         self._ttl_ms = ttl_s * 1000
-        self._append = _script(client, "append.lua")
-        self._read = _script(client, "read.lua")
-        self._trim = _script(client, "trim.lua")
+        self._append = script(client, "append.lua")
+        self._read = script(client, "read.lua")
+        self._trim = script(client, "trim.lua")
+        self._drop = script(client, "drop.lua")
+        self._entomb = script(client, "entomb.lua")
+        self._mark = script(client, "mark.lua")
 
     async def append(self, turn: Turn, *, first_event: int = 0, close: bool = True) -> Appended:
-        """See `Buffer.append`: atomic and idempotent, in one round trip."""
+        """See `Buffer.append`: atomic and idempotent.
+
+        The tombstones are read after the append: they are written before a user's sessions are looked for,
+        so that a late turn is either found there or found out here.
+        """
+        appended = await self._take(turn, first_event, close)
+        if any(stone.hits(turn) for stone in await self._tombstones(turn.app, turn.user_id)):
+            await self.drop(turn.session, [turn.turn_id])
+            raise Forgotten(f"turn {turn.turn_id} was forgotten at its user's wish")
+        return appended
+
+    async def _take(self, turn: Turn, first_event: int, close: bool) -> Appended:
         arguments: list[str | bytes | int] = [
             self._ttl_ms,
-            (turn.occurred_at - EPOCH) // timedelta(microseconds=1),
+            _micros(turn.occurred_at),
             turn.turn_id,
             strict_json.dumps(turn.header()),
             first_event,
@@ -88,6 +113,41 @@ class ValkeyBuffer:
         with translated():
             return await self._trim(session_keys(session), [self._ttl_ms, cached, *covered]) == 1
 
+    async def drop(self, session: SessionKey, turn_ids: Sequence[str], *, summary: bool = False) -> int:
+        """See `Buffer.drop`: in one step."""
+        with translated():
+            return await self._drop(session_keys(session), [int(summary), *turn_ids])
+
+    async def entomb(self, app: str, user_id: str, tombstones: Sequence[Tombstone]) -> None:
+        """See `Buffer.entomb`."""
+        fields: list[str | bytes | int] = []
+        for stone in tombstones:
+            fields += [strict_json.dumps([stone.scope, stone.owner, stone.name]), _micros(stone.forgotten_at)]
+        if fields:
+            with translated():
+                await self._entomb([_tombstones_key(app, user_id)], [TOMBSTONE_TTL_S, *fields])
+
+    async def _tombstones(self, app: str, user_id: str) -> list[Tombstone]:
+        with translated():
+            held = cast("dict[bytes, bytes]", await self._client.hgetall(_tombstones_key(app, user_id)))  # pyright: ignore[reportGeneralTypeIssues] - as above
+        return [_tombstone(name, micros) for name, micros in held.items()]
+
+    async def mark_published(self, session: SessionKey, turn_id: str) -> bool:
+        """See `Buffer.mark_published`."""
+        with translated():
+            return await self._mark([_meta(session)], [turn_id]) == 1
+
+    async def trace(self, session: SessionKey, turn_id: str) -> BufferTrace | None:
+        """See `Buffer.trace`."""
+        with translated():
+            answer = await self._client.hmget(_meta(session), [f"s:{turn_id}", f"p:{turn_id}"])
+        about, published = cast("list[bytes | None]", answer)
+        if about is None:
+            return None
+        state = cast("Literal['open', 'closed', 'trimmed']", about.decode().partition(" ")[0])
+        moment = EPOCH + timedelta(milliseconds=int(published)) if published else None
+        return BufferTrace(state, moment)
+
     async def ping(self) -> None:
         """Raise DependencyUnavailable unless the server answers."""
         with translated():
@@ -108,7 +168,22 @@ def refusal(turn: Turn, first_event: int, *, held: int, ended: bool) -> InvalidE
     )
 
 
-def _script(client: Client, name: str) -> Script:
+def _tombstones_key(app: str, user_id: str) -> str:
+    return f"lamina:forgotten:{{{derived_id('user', app, user_id).hex}}}"
+
+
+def _tombstone(name: bytes, micros: bytes) -> Tombstone:
+    scope, owner, what = strict_json.loads(name)
+    moment = EPOCH + timedelta(microseconds=int(micros))
+    return Tombstone(scope=scope, owner=owner, name=what, forgotten_at=moment)
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def script(client: Client, name: str) -> Script:
+    """One of this package's scripts, ready to run."""
     # EVALSHA; the driver loads the script where the server does not know it yet.
     return cast(Script, client.register_script(files("lamina.valkey").joinpath(name).read_text("ascii")))
 

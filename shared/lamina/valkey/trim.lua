@@ -23,7 +23,7 @@ for index = 3, #ARGV do
       redis.call('HDEL', events, id .. string.format(':%06d', position))
     end
     redis.call('ZREM', order, id)
-    redis.call('HDEL', meta, 'h:' .. id)
+    redis.call('HDEL', meta, 'h:' .. id, 'p:' .. id)
     redis.call('HINCRBY', meta, 'live', -1)
     redis.call('HSET', meta, 's:' .. id, 'trimmed ' .. count) -- the marker that keeps it from coming back
   end

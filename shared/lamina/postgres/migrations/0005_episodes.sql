@@ -17,6 +17,8 @@ CREATE TABLE lamina.episodes (
     text text NOT NULL,
     language text COLLATE "C" NOT NULL,
     handle text NOT NULL,
+    -- How the turn was cut, by name and version.
+    chunker text NOT NULL,
     occurred_at timestamptz NOT NULL,
     -- Its own words at weight A; those of the chunk before and the chunk after it in the session at weight D.
     search tsvector NOT NULL,

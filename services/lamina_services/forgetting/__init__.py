@@ -1,0 +1,1 @@
+"""Forgetting for good, in every place that holds a user's words."""
