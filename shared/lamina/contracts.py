@@ -79,6 +79,8 @@ def _message(kind: str) -> dict[str, Any]:
                 "ce-id": {"type": "string", "format": "uuid", "description": "The same on every delivery"},
                 "ce-type": {"const": kind},
                 "ce-source": {"type": "string"},
+                "ce-traceparent": {"type": "string", "description": "W3C trace context, where there is one"},
+                "ce-tracestate": {"type": "string"},
             },
         },
         "payload": {"$ref": f"./{kind}.schema.json"},

@@ -20,14 +20,14 @@ OnlyEntity = Annotated[
     uuid.UUID | None,
     typer.Option(
         "--entity",
-        envvar="LAMINA_ENTITY",
+        envvar="LAMINA_ONLY_ENTITY",
         help="Only what this entity says (`lamina search --json` shows ids); the turns that said it stay.",
     ),
 ]
 Before = Annotated[
     datetime | None,
     typer.Option(
-        envvar="LAMINA_BEFORE",
+        envvar="LAMINA_ONLY_BEFORE",
         help="Only what is dated at or before this moment (UTC).",
         formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
     ),

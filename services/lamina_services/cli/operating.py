@@ -33,12 +33,14 @@ ValkeyUrl = Annotated[
         help="The buffer's server; without it the running local stack's is used.",
     ),
 ]
+# Variables of their own: one that is set for reading must not narrow what is forgotten or handed out.
 OnlySession = Annotated[
-    str | None, typer.Option("--session", envvar="LAMINA_SESSION", help="Only this session of the user's.")
+    str | None,
+    typer.Option("--session", envvar="LAMINA_ONLY_SESSION", help="Only this session of the user's."),
 ]
 OnlyProject = Annotated[
     str | None,
-    typer.Option("--project", envvar="LAMINA_PROJECT_ID", help="Only the turns that name this project."),
+    typer.Option("--project", envvar="LAMINA_ONLY_PROJECT", help="Only the turns that name this project."),
 ]
 
 
