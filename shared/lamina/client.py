@@ -44,7 +44,8 @@ class TurnPublisher:
 
         ConfigurationError where there is neither an emulator nor a login to Google Cloud.
         """
-        from lamina.pubsub.publisher import PubSubPublisher, publisher_client
+        from lamina.pubsub.clients import publisher_client
+        from lamina.pubsub.publisher import PubSubPublisher
 
         return cls(PubSubPublisher(publisher_client(emulator), project, topic_prefix))
 

@@ -120,7 +120,8 @@ class Wiring:
     @cached_property
     def publisher(self) -> Publisher:
         """The topics."""
-        from lamina.pubsub.publisher import PubSubPublisher, publisher_client
+        from lamina.pubsub.clients import publisher_client
+        from lamina.pubsub.publisher import PubSubPublisher
 
         self.settings.require("project")
         return PubSubPublisher(publisher_client(), self.settings.project, self.settings.topic_prefix)

@@ -12,10 +12,11 @@ from lamina.envelope import encode
 from lamina.errors import DependencyUnavailable
 from lamina.events import TurnRecorded
 from lamina.ports import Message
+from lamina.pubsub.clients import publisher_client, subscriber_client
 from lamina.pubsub.dead_letters import EMULATOR, DeadLetters, Patience
-from lamina.pubsub.leases import Key, Leases, subscriber_client
+from lamina.pubsub.leases import Key, Leases
 from lamina.pubsub.letter import DeadLetter
-from lamina.pubsub.publisher import PubSubPublisher, publisher_client
+from lamina.pubsub.publisher import PubSubPublisher
 from lamina.topology import load_topology
 from tests.builders import a_turn
 from tests.contract.pubsub_servers import World

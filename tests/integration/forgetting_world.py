@@ -29,7 +29,8 @@ from lamina.postgres.episodes import PostgresEpisodes
 from lamina.postgres.forgetting import PostgresForgetting
 from lamina.postgres.reader import PostgresReader
 from lamina.postgres.summaries import PostgresSummaries
-from lamina.pubsub.publisher import PubSubPublisher, publisher_client
+from lamina.pubsub.clients import publisher_client
+from lamina.pubsub.publisher import PubSubPublisher
 from lamina.settings import Settings
 from lamina.testing.clock import StoppedClock
 from lamina.testing.models import HashEmbedder, ScriptedModel

@@ -16,9 +16,10 @@ from lamina.dead_letters import EXHAUSTED
 from lamina.errors import ModelRefused
 from lamina.events import TurnRecorded
 from lamina.ports import Publisher
+from lamina.pubsub.clients import publisher_client
 from lamina.pubsub.dead_letters import DeadLetters
 from lamina.pubsub.letter import DeadLetter
-from lamina.pubsub.publisher import PubSubPublisher, publisher_client
+from lamina.pubsub.publisher import PubSubPublisher
 from lamina.testing.clock import StoppedClock
 from lamina.topology import Topology, load_topology
 from lamina.wiring import Dependency

@@ -19,7 +19,7 @@ from google.pubsub_v1 import PubsubMessage
 from lamina.api import Receipt
 from lamina.client import LaminaClient, TurnPublisher
 from lamina.errors import NotFound
-from lamina.pubsub.publisher import publisher_client
+from lamina.pubsub.clients import publisher_client
 from lamina_services.local.polling import until
 from lamina_services.local.pubsub import Emulator
 from lamina_services.local.stack import Stack

@@ -12,8 +12,9 @@ from pydantic import SecretStr
 from lamina.errors import ConfigurationError
 from lamina.postgres.database import Database
 from lamina.postgres.forgetting import PostgresForgetting
+from lamina.pubsub.clients import publisher_client
 from lamina.pubsub.dead_letters import DeadLetters
-from lamina.pubsub.publisher import PubSubPublisher, publisher_client
+from lamina.pubsub.publisher import PubSubPublisher
 from lamina.settings import Settings
 from lamina.valkey.buffer import ValkeyBuffer
 from lamina.valkey.client import valkey_client

@@ -10,7 +10,8 @@ import sys
 from argparse import ArgumentParser
 
 from lamina.errors import ConfigurationError, LaminaError
-from lamina.pubsub.publisher import PubSubPublisher, publisher_client
+from lamina.pubsub.clients import publisher_client
+from lamina.pubsub.publisher import PubSubPublisher
 from lamina.settings import Settings, load_settings
 from lamina.topology import load_topology
 from lamina_services.local.scheduler import tick

@@ -18,7 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lamina.errors import DependencyUnavailable, LaminaError
-from lamina.pubsub.publisher import PubSubPublisher, publisher_client
+from lamina.pubsub.clients import publisher_client
+from lamina.pubsub.publisher import PubSubPublisher
 from lamina.settings import load_settings
 from lamina.topology import load_topology
 from lamina_services.local.pubsub import Emulator, PortUnavailable, StateFileUnusable

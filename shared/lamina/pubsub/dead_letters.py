@@ -20,9 +20,10 @@ from google.pubsub_v1 import PubsubMessage
 
 from lamina.errors import LaminaError, Transient
 from lamina.ports import Message
-from lamina.pubsub.leases import LEASE_S, Key, Leases, subscriber_client
+from lamina.pubsub.clients import publisher_client, subscriber_client
+from lamina.pubsub.leases import LEASE_S, Key, Leases
 from lamina.pubsub.letter import DeadLetter, Owner
-from lamina.pubsub.publisher import PubSubPublisher, publisher_client
+from lamina.pubsub.publisher import PubSubPublisher
 from lamina.topology import Topology, load_topology
 
 __all__ = ["CLOUD", "EMULATOR", "DeadLetter", "DeadLetters", "Outcome", "Owner", "Patience"]

@@ -5,11 +5,9 @@
 
 import asyncio
 import itertools
-import os
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-import grpc
 from google.api_core.exceptions import (
     DeadlineExceeded,
     GoogleAPICallError,
@@ -21,7 +19,6 @@ from google.api_core.exceptions import (
 from google.api_core.retry import AsyncRetry, if_transient_error
 from google.auth.exceptions import GoogleAuthError
 from google.pubsub_v1 import PubsubMessage, PullRequest, SubscriberAsyncClient
-from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
 
 from lamina.errors import ConfigurationError, DependencyUnavailable, LaminaError
 
@@ -36,22 +33,6 @@ _ACK_IDS = 1000
 _TIMEOUT_S = 30.0
 _RETRY = AsyncRetry(predicate=if_transient_error, initial=0.1, maximum=2, timeout=10)
 """Of a pull, which an operator waits for: the client's own goes on for a minute."""
-_UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
-
-
-def subscriber_client(emulator: str | None = None) -> SubscriberAsyncClient:
-    """The generated asyncio client; it speaks to `emulator`, or PUBSUB_EMULATOR_HOST, where there is one."""
-    emulator = emulator or os.environ.get("PUBSUB_EMULATOR_HOST")
-    if not emulator:
-        try:
-            return SubscriberAsyncClient()
-        except GoogleAuthError as error:
-            raise ConfigurationError(
-                "no login to Google Cloud was found (gcloud auth application-default login); "
-                'for a local stack set PUBSUB_EMULATOR_HOST: eval "$(lamina status --env)"'
-            ) from error
-    channel = grpc.aio.insecure_channel(emulator, options=_UNLIMITED)
-    return SubscriberAsyncClient(transport=SubscriberGrpcAsyncIOTransport(channel=channel))
 
 
 class Leases:

@@ -3,9 +3,6 @@
 # The generated client leaves its `retry` and `request` arguments untyped.
 # pyright: reportUnknownMemberType=false
 
-import os
-
-import grpc
 from google.api_core.exceptions import (
     GoogleAPICallError,
     InvalidArgument,
@@ -15,7 +12,6 @@ from google.api_core.exceptions import (
 )
 from google.auth.exceptions import GoogleAuthError
 from google.pubsub_v1 import PublisherAsyncClient, PubsubMessage
-from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOTransport
 
 from lamina.envelope import encode
 from lamina.errors import ConfigurationError, DependencyUnavailable
@@ -25,22 +21,6 @@ from lamina.telemetry import sending, traced
 
 PUBLISH_TIMEOUT_S = 30.0
 PING_TIMEOUT_S = 2.0
-_UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
-
-
-def publisher_client(emulator: str | None = None) -> PublisherAsyncClient:
-    """The generated asyncio client; it speaks to `emulator`, or PUBSUB_EMULATOR_HOST, where there is one."""
-    emulator = emulator or os.environ.get("PUBSUB_EMULATOR_HOST")
-    if not emulator:
-        try:
-            return PublisherAsyncClient()
-        except GoogleAuthError as error:
-            raise ConfigurationError(
-                "no login to Google Cloud was found (gcloud auth application-default login); "
-                'for a local stack set PUBSUB_EMULATOR_HOST: eval "$(lamina status --env)"'
-            ) from error
-    channel = grpc.aio.insecure_channel(emulator, options=_UNLIMITED)
-    return PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=channel))
 
 
 class PubSubPublisher:
