@@ -1,12 +1,12 @@
 """Requests and answers of the HTTP functions. The OpenAPI document is generated from these."""
 
 import uuid
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from lamina.event import Speaker
-from lamina.model import Identifier, Kind, Moment, Scope
+from lamina.model import Entity, Identifier, Kind, Moment, Scope
 
 Query = Annotated[str, StringConstraints(max_length=20_000)]
 
@@ -65,6 +65,24 @@ class EntityView(Answer):
     said_at: AwareDatetime
     valid_to: AwareDatetime | None = None
     score: float = 0.0
+
+    @classmethod
+    def of(cls, entity: Entity) -> Self:
+        """The entity as readers see it."""
+        said = entity.statement
+        return cls(
+            entity_id=entity.entity_id,
+            scope=said.scope,
+            project_id=said.project_id,
+            session_id=said.session_id,
+            kind=said.kind,
+            subject=said.subject,
+            text=said.text,
+            said_by=said.said_by,
+            turn_id=said.turn_id,
+            said_at=said.said_at,
+            valid_to=entity.valid_to,
+        )
 
 
 class EpisodeView(Answer):

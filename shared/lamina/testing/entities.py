@@ -44,7 +44,7 @@ class InMemoryEntities:
         ]
         held.sort(key=lambda entity: entity.entity_id)
         held.sort(key=lambda entity: entity.last_said_at, reverse=True)
-        return [view_of(entity) for entity in held[:limit]]
+        return [EntityView.of(entity) for entity in held[:limit]]
 
     async def absorb(
         self, turn: Turn, statements: Sequence[Statement], extractor: str, event_id: uuid.UUID
@@ -105,21 +105,3 @@ class InMemoryEntities:
 
     def _owned(self, turn: Turn) -> list[Entity]:
         return sorted(self.entities(turn.app, turn.user_id), key=lambda entity: entity.entity_id)
-
-
-def view_of(entity: Entity) -> EntityView:
-    """The entity as readers see it."""
-    said = entity.statement
-    return EntityView(
-        entity_id=entity.entity_id,
-        scope=said.scope,
-        project_id=said.project_id,
-        session_id=said.session_id,
-        kind=said.kind,
-        subject=said.subject,
-        text=said.text,
-        said_by=said.said_by,
-        turn_id=said.turn_id,
-        said_at=said.said_at,
-        valid_to=entity.valid_to,
-    )
