@@ -9,7 +9,8 @@ DECLARE
 BEGIN
     FOREACH wanted IN ARRAY ARRAY[
         'lamina_summarizer', 'lamina_entity_extractor', 'lamina_episodic_embedder',
-        'lamina_compactor', 'lamina_context', 'lamina_planner', 'lamina_janitor'
+        'lamina_compactor', 'lamina_context', 'lamina_dead_letter_recorder', 'lamina_operator',
+        'lamina_planner', 'lamina_janitor', 'lamina_observer'
     ] LOOP
         IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = wanted) THEN
             BEGIN
@@ -22,10 +23,10 @@ BEGIN
 END
 $$;
 
--- The planner and the janitor have no members: they only own the functions that look across users.
+-- The planner, the janitor and the observer have no members: they only own the functions that look across users.
 GRANT USAGE ON SCHEMA lamina TO
-    lamina_summarizer, lamina_entity_extractor, lamina_episodic_embedder,
-    lamina_compactor, lamina_context, lamina_planner, lamina_janitor;
+    lamina_summarizer, lamina_entity_extractor, lamina_episodic_embedder, lamina_compactor, lamina_context,
+    lamina_dead_letter_recorder, lamina_operator, lamina_planner, lamina_janitor, lamina_observer;
 
 CREATE EXTENSION IF NOT EXISTS vector;
 

@@ -1,24 +1,5 @@
 -- What became of a turn: an index of dead letters, and what an operator may know of all users' turns together.
 
--- The recorder keeps the index; whoever observes owns the functions that look across users, and has no members; an
--- operator calls them.
-DO $$
-DECLARE
-    wanted text;
-BEGIN
-    FOREACH wanted IN ARRAY ARRAY['lamina_dead_letter_recorder', 'lamina_observer', 'lamina_operator'] LOOP
-        IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = wanted) THEN
-            BEGIN
-                EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', wanted);
-            EXCEPTION WHEN duplicate_object OR unique_violation THEN
-                NULL;
-            END;
-        END IF;
-    END LOOP;
-END
-$$;
-GRANT USAGE ON SCHEMA lamina TO lamina_dead_letter_recorder, lamina_observer, lamina_operator;
-
 -- One row a turn and subscription that gave up on it. The queue is the truth: what cannot be attributed to a turn is
 -- only there, and a letter that was purged there stays here until it expires.
 CREATE TABLE lamina.dead_letters (

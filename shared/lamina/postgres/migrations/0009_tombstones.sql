@@ -1,18 +1,5 @@
 -- What users had forgotten, for good: it keeps late and replayed events from bringing any of it back.
 
--- 0008 may have made the role already.
-DO $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'lamina_operator') THEN
-        BEGIN
-            CREATE ROLE lamina_operator NOLOGIN;
-        EXCEPTION WHEN duplicate_object OR unique_violation THEN
-            NULL;
-        END;
-    END IF;
-END
-$$;
-
 CREATE TABLE lamina.tombstones (
     app text COLLATE "C" NOT NULL,
     user_id text COLLATE "C" NOT NULL,
@@ -37,7 +24,6 @@ GRANT SELECT ON lamina.tombstones TO
     lamina_dead_letter_recorder;
 
 -- An operator may do anything to one user's memory at a time: row-level security holds for it as well.
-GRANT USAGE ON SCHEMA lamina TO lamina_operator;
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     lamina.turns, lamina.sessions, lamina.processed_events, lamina.summaries, lamina.summary_turns,
     lamina.statements, lamina.entities, lamina.episodes, lamina.compactions, lamina.compaction_episodes,

@@ -1,19 +1,6 @@
 -- Memory made again from the log, beside the memory in use: nobody reads it before it takes that one's place, in one
 -- transaction. Only an operator works here, for one user at a time.
 
-DO $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'lamina_operator') THEN
-        BEGIN
-            CREATE ROLE lamina_operator NOLOGIN;
-        EXCEPTION WHEN duplicate_object OR unique_violation THEN
-            NULL;
-        END;
-    END IF;
-END
-$$;
-GRANT USAGE ON SCHEMA lamina TO lamina_operator;
-
 CREATE TABLE lamina.rebuilds (
     rebuild_id uuid PRIMARY KEY,
     app text COLLATE "C" NOT NULL,
