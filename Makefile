@@ -4,6 +4,7 @@
 #   make demo      play a conversation on a stack of its own, and show every memory
 #   make up        keep the local stack running; Ctrl-C stops it
 #   make test      the whole suite (ARGS="-k buffer" is passed to pytest)
+#   make chaos     prove that nothing is lost under faults (ARGS="--seed 1 --seed 2 --seed 3")
 #   make lint      ruff and pyright, both strict
 #   make docs      write docs/cli.md and docs/demo.svg again
 #   make clean     delete .venv and the local stack's data
@@ -14,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed$(if $(PYTHON),-$(notdir $(PYTHON)))
 
-.PHONY: install demo up test lint docs clean
+.PHONY: install demo up test chaos lint docs clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -31,6 +32,9 @@ up: $(STAMP)
 
 test: $(STAMP)
 	@$(BIN)/python -m pytest $(ARGS)
+
+chaos: $(STAMP)
+	@$(BIN)/lamina chaos $(ARGS)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

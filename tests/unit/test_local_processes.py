@@ -47,6 +47,25 @@ async def test_a_child_that_crashes_runs_again(tmp_path: Path) -> None:
     assert child.restarts == 1
 
 
+async def test_a_child_that_is_kept_away_runs_again_once_it_is_let_back(tmp_path: Path) -> None:
+    children = Children(lambda: None)
+    child = await children.start(_waiting(tmp_path / "log"))
+    await _written(child, "here")
+    first = child.identity
+    await child.kill_and_keep_away()
+    assert first is not None
+    assert first.find() is None
+    child.let_back()
+
+    async def runs_again() -> bool:
+        return child.identity is not None and child.identity.pid != first.pid
+
+    await until(runs_again, timeout_s=20, what="the child")
+    await child.kill_and_keep_away()
+    await children.stop()
+    assert child.restarts == 1, "one that is away can be stopped as well"
+
+
 async def test_a_stopped_child_stays_stopped_even_if_it_will_not_listen(tmp_path: Path) -> None:
     deaf = (
         "import signal, time; signal.signal(15, signal.SIG_IGN); print('here', flush=True); time.sleep(600)"
