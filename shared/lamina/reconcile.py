@@ -38,7 +38,7 @@ def entities_of(app: str, user_id: str, statements: Iterable[Statement]) -> tupl
     Consecutive statements of a slot that agree are one run, said by several turns. Where the next one
     differs, it ends the run: valid_to is its moment and superseded_by its entity.
     """
-    ordered = sorted(set(statements), key=lambda said: (said.slot, *_order(said)))
+    ordered = sorted(set(statements), key=lambda said: (said.slot, *order_of(said)))
     return tuple(
         entity
         for _, in_slot in groupby(ordered, key=lambda said: said.slot)
@@ -46,13 +46,13 @@ def entities_of(app: str, user_id: str, statements: Iterable[Statement]) -> tupl
     )
 
 
-def _order(said: Statement) -> tuple[datetime, str, int, str]:
+def order_of(said: Statement) -> tuple[datetime, str, int, str]:
     """As `Statement.order`; turn ids are unique only inside a session, so that its name settles a tie."""
     return (*said.order, said.session_id)
 
 
 def _entities_in_slot(app: str, user_id: str, statements: Run) -> Iterator[Entity]:
-    runs = [list(run) for _, run in groupby(statements, key=_meaning)]
+    runs = [list(run) for _, run in groupby(statements, key=meaning_of)]
     ends: list[Run | None] = [following for _, following in pairwise(runs)]
     for run, following in zip(runs, [*ends, None], strict=True):
         yield Entity(
@@ -66,7 +66,7 @@ def _entities_in_slot(app: str, user_id: str, statements: Run) -> Iterator[Entit
         )
 
 
-def _meaning(said: Statement) -> tuple[Kind, str]:
+def meaning_of(said: Statement) -> tuple[Kind, str]:
     """The kind counts: a preference that has become a rule is pinned from then on."""
     return (said.kind, normalised(said.text))
 

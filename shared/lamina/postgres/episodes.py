@@ -130,13 +130,14 @@ async def weave_sessions(conn: Connection, app: str, user_id: str, session_ids: 
     await conn.execute(
         """
         WITH own AS (
-            SELECT e.episode_id, e.session_id, e.occurred_at, e.turn_id, e.ordinal,
+            SELECT e.session_id, e.occurred_at, e.turn_id, e.ordinal,
                    ts_filter(e.search, '{a}') AS words
             FROM lamina.episodes AS e
             WHERE e.app = %(app)s AND e.user_id = %(user_id)s AND e.session_id = ANY(%(session_ids)s)
         ),
-        woven AS (
-            SELECT o.episode_id,
+        -- Worked out once, even where the planner takes the user to have one row.
+        woven AS MATERIALIZED (
+            SELECT o.session_id, o.turn_id, o.ordinal,
                    o.words
                    || coalesce(setweight(lag(o.words) OVER in_order, 'D'), '')
                    || coalesce(setweight(lead(o.words) OVER in_order, 'D'), '') AS search
@@ -148,7 +149,8 @@ async def weave_sessions(conn: Connection, app: str, user_id: str, session_ids: 
         UPDATE lamina.episodes AS e
         SET search = w.search
         FROM woven AS w
-        WHERE e.app = %(app)s AND e.user_id = %(user_id)s AND e.episode_id = w.episode_id
+        WHERE e.app = %(app)s AND e.user_id = %(user_id)s AND e.session_id = ANY(%(session_ids)s)
+          AND e.session_id = w.session_id AND e.turn_id = w.turn_id AND e.ordinal = w.ordinal
           AND e.search <> w.search
         """,
         {"app": app, "user_id": user_id, "session_ids": list(session_ids)},
