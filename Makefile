@@ -31,7 +31,7 @@ up: $(STAMP)
 	@$(BIN)/lamina up $(ARGS)
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist loadfile $(ARGS)
 
 chaos: $(STAMP)
 	@$(BIN)/lamina chaos $(ARGS)

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,12 +13,14 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from lamina.errors import ConfigurationError
 from lamina_services.chaos.plan import Plan
-from lamina_services.chaos.run import Report, run
 from lamina_services.chaos.story import FEWEST_SESSIONS, FEWEST_TURNS
 from lamina_services.cli.app import command, complain, notes, output
 from lamina_services.cli.options import Json
 from lamina_services.cli.tables import plain, table
 from lamina_services.cli.up import stop_on_signals, timed_progress
+
+if TYPE_CHECKING:
+    from lamina_services.chaos.run import Report
 
 Seeds = Annotated[
     list[int] | None,
@@ -125,7 +127,9 @@ async def chaos(
         raise typer.Exit(complain(f"chaos won with seed {', '.join(bad)}"))
 
 
-async def _watched(plan: Plan, *, keep: bool) -> Report:
+async def _watched(plan: Plan, *, keep: bool) -> "Report":
+    from lamina_services.chaos.run import run  # noqa: PLC0415 - half of what any command would wait for
+
     folder = Path(tempfile.mkdtemp(prefix=f"lamina-chaos-{plan.seed}-"))
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     kept = True
@@ -147,7 +151,7 @@ async def _watched(plan: Plan, *, keep: bool) -> Report:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def print_report(console: Console, report: Report) -> None:
+def print_report(console: Console, report: "Report") -> None:
     """What was done to the stack, and what came of it."""
     title = f"Seed {report.plan.seed}: {len(report.story.turns):,} turns, {report.plan.sessions} sessions"
     shown = table(title, "what", "value")
@@ -159,7 +163,7 @@ def print_report(console: Console, report: Report) -> None:
             _print_findings(console, f"{name}, {what}", findings)
 
 
-def _rows(report: Report) -> list[tuple[str, str]]:
+def _rows(report: "Report") -> list[tuple[str, str]]:
     facts: dict[str, Any] = report.as_json()
     faults = facts["faults"]
     return [
