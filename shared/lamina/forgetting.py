@@ -25,7 +25,7 @@ class Tombstone(Frozen):
     user       ''           ''                      every turn
     session    session id   ''                      the session's turns
     project    project id   ''                      the turns that name the project
-    turn       session id   turn id                 that turn, whatever its date (it was dated ahead)
+    turn       session id   turn id                 that turn, whatever date it comes under
     slot       entity id    slot_id                 what was said in the slot
     words      session id   words_id ':' turn id    those words of that turn, in whatever slot
     """

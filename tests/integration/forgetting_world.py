@@ -17,7 +17,7 @@ from lamina.dead_letters import Failure, parked
 from lamina.envelope import encode
 from lamina.events import CompactionRequested, TurnRecorded
 from lamina.forgetting import Selection
-from lamina.model import SessionKey, Turn, derived_id
+from lamina.model import SessionKey, Turn
 from lamina.models.offline import OfflineModel
 from lamina.models.tokens import EstimatedTokens
 from lamina.ports import DeadLetter
@@ -35,7 +35,7 @@ from lamina.settings import Settings
 from lamina.testing.clock import StoppedClock
 from lamina.testing.models import HashEmbedder, ScriptedModel
 from lamina.testing.publisher import InMemoryPublisher
-from lamina.valkey.buffer import ValkeyBuffer
+from lamina.valkey.buffer import ValkeyBuffer, tombstones_keys
 from lamina.valkey.client import connect
 from lamina.valkey.sessions import ValkeySessions
 from lamina_services.compactor.handler import on_compaction_requested
@@ -328,7 +328,7 @@ class MemoryWorld:
     async def forget_buffers_tombstones(self, user: str) -> None:
         """As a server that lost them."""
         client: Any = self.client
-        await client.unlink(f"lamina:forgotten:{{{derived_id('user', APP, user).hex}}}")
+        await client.unlink(*tombstones_keys(APP, user))
 
     async def buffered(self, session: SessionKey) -> list[str]:
         return [turn.turn_id for turn in (await self.buffer.read(session)).turns]

@@ -22,7 +22,7 @@ class PostgresDeadLetterIndex:
         at = letter.occurred_at or letter.first_seen or letter.parked_at
         turn = (letter.session_id, letter.turn_id, letter.project_id or None, at)
         async with self._database.as_user(letter.app, letter.user_id) as conn:
-            stones = await enter(conn, letter.app, letter.user_id)
+            stones = await enter(conn, letter.app, letter.user_id, [(letter.session_id, letter.turn_id)])
             if any(stone.covers(*turn) for stone in stones.each):
                 raise Forgotten(f"turn {letter.turn_id} was forgotten at its user's wish")
             await conn.execute(

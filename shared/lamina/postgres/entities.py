@@ -9,7 +9,7 @@ from lamina.ports import Reconciled, Vector
 from lamina.postgres.database import Connection, Database, Query
 from lamina.postgres.deriving import derive, log_statements
 from lamina.postgres.processed import mark, result_of
-from lamina.postgres.tombstones import enter, tombstones_of
+from lamina.postgres.tombstones import enter, places_of, tombstones_of
 from lamina.postgres.turn_log import lock
 
 CONSUMER = "entity-extractor"
@@ -54,7 +54,7 @@ class PostgresEntities:
         """
         app, user_id = turn.app, turn.user_id
         async with self._database.as_user(app, user_id) as conn:
-            tombstones = await enter(conn, app, user_id)
+            tombstones = await enter(conn, app, user_id, places_of([turn]))
             tombstones.refuse(turn)
             # One writer of a user's entities at a time: a slot is derived from all of its statements.
             await lock(conn, "entities", app, user_id)
@@ -72,7 +72,7 @@ class PostgresEntities:
     async def absorbed(self, turn: Turn, event_id: uuid.UUID) -> Reconciled | None:
         """What absorbing this event changed; None where it has not been absorbed."""
         async with self._database.as_user(turn.app, turn.user_id) as conn:
-            (await tombstones_of(conn, turn.app, turn.user_id)).refuse(turn)
+            (await tombstones_of(conn, turn.app, turn.user_id, places_of([turn]))).refuse(turn)
             done = await result_of(conn, CONSUMER, turn.app, turn.user_id, event_id)
         return None if done is None else _reconciled(done)
 

@@ -7,7 +7,7 @@ from lamina.model import EpisodeChunk, SessionKey, Turn, derived_id
 from lamina.ports import Vector
 from lamina.postgres.database import Connection, Database
 from lamina.postgres.processed import mark
-from lamina.postgres.tombstones import enter
+from lamina.postgres.tombstones import enter, places_of
 from lamina.postgres.turn_log import find_turn, lock_session, log_turns
 from lamina.recall.words import searchable, text_search_config
 
@@ -31,7 +31,7 @@ class PostgresEpisodes:
         The first recording of a turn stands: other chunks for it change nothing.
         """
         async with self._database.as_user(turn.app, turn.user_id) as conn:
-            (await enter(conn, turn.app, turn.user_id)).refuse(turn)
+            (await enter(conn, turn.app, turn.user_id, places_of([turn]))).refuse(turn)
             await lock_session(conn, turn.session)
             await log_turns(conn, turn.session, [turn])
             if chunks:
@@ -54,7 +54,7 @@ class PostgresEpisodes:
     ) -> None:
         """See `EpisodeStore.embed`."""
         async with self._database.as_user(turn.app, turn.user_id) as conn:
-            (await enter(conn, turn.app, turn.user_id)).refuse(turn)
+            (await enter(conn, turn.app, turn.user_id, places_of([turn]))).refuse(turn)
             if vectors:
                 async with conn.cursor() as cursor:
                     await cursor.executemany(

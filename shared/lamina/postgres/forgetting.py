@@ -64,7 +64,7 @@ class PostgresForgetting:
                 gone.stays.update(stays)
             else:
                 await _forget_turns(conn, selection, generation, gone)
-            gone.tombstones = await tombstones_of(conn, app, user_id)
+            gone.tombstones = await tombstones_of(conn, app, user_id, None)
             if not act:
                 await conn.rollback()
         return gone
@@ -191,10 +191,13 @@ async def _drop_rebuilds(conn: Connection, selection: Selection) -> int:
 
 
 async def _entomb(conn: Connection, going: Doomed, generation: int) -> None:
-    """Write the tombstone, and one for each turn that is dated after it. A wider one replaces narrower."""
+    """Write the tombstone, and one for each turn, which may be published anew under a later date.
+
+    A wider one replaces narrower.
+    """
     chosen = going.selection
-    places = zip(going.session_ids, going.turn_ids, going.occurred, strict=True)
-    stones = [("turn", session, turn) for session, turn, at in places if at > going.forgotten_at]
+    places = zip(going.session_ids, going.turn_ids, strict=True)
+    stones = [("turn", session, turn) for session, turn in places]
     stones.append((chosen.scope, chosen.session_id or chosen.project_id or "", ""))
     await write_tombstones(conn, chosen, stones, forgotten_at=going.forgotten_at, generation=generation)
     await conn.execute(

@@ -221,6 +221,10 @@ SELECT
         )
         FROM lamina.tombstones AS x
         WHERE x.app = %(app)s AND x.user_id = %(user_id)s AND %(with_session)s::boolean
+          AND (
+              x.scope IN ('user', 'session', 'project', 'slot', 'words')
+              OR (x.scope = 'turn' AND x.owner = %(session_id)s AND x.name = ANY (%(seen)s::text[]))
+          )
     ) AS forgotten,
     (
         SELECT json_agg(

@@ -9,7 +9,7 @@ from lamina.forgetting import Tombstones
 from lamina.model import SessionKey, Summary, SummaryLine, Turn
 from lamina.postgres.database import Database, Query
 from lamina.postgres.processed import mark
-from lamina.postgres.tombstones import enter, tombstones_query
+from lamina.postgres.tombstones import enter, places_of, tombstones_query
 from lamina.postgres.turn_log import lock_session, log_turns, turn_of
 
 CONSUMER = "summarizer"
@@ -130,7 +130,8 @@ class PostgresSummaries:
         if not turns:
             return frozenset()
         app, user_id = turns[0].app, turns[0].user_id
-        [rows] = await self._database.read(app, user_id, [tombstones_query(app, user_id)])
+        query = tombstones_query(app, user_id, places_of(turns))
+        [rows] = await self._database.read(app, user_id, [query])
         tombstones = Tombstones.of_rows(app, user_id, rows)
         return frozenset(turn.turn_id for turn in turns if tombstones.forgets(turn))
 
@@ -140,7 +141,7 @@ class PostgresSummaries:
         """See `SummaryStore.commit`. StaleVersion where another was faster."""
         session = summary.session
         async with self._database.as_user(session.app, session.user_id) as conn:
-            tombstones = await enter(conn, session.app, session.user_id)
+            tombstones = await enter(conn, session.app, session.user_id, places_of(turns))
             if summary.generation != tombstones.generation:
                 raise StaleVersion("something of the user was forgotten meanwhile")
             tombstones.refuse(*turns)

@@ -5,34 +5,56 @@ Every transaction that brings in what turns say begins with `enter`, the one tha
 tombstone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from lamina.forgetting import Selection, Tombstones
+from lamina.model import Turn
 from lamina.postgres.database import Connection, Query
 from lamina.postgres.turn_log import key_of
 
 _NAME = "memory"
 
+Place = tuple[str, str]
+"""A turn of the user's: its session, its id."""
 
-def tombstones_query(app: str, user_id: str) -> Query:
-    """The rows that `Tombstones.of_rows` reads."""
+
+def tombstones_query(app: str, user_id: str, places: Sequence[Place] | None = ()) -> Query:
+    """The rows that `Tombstones.of_rows` reads. There may be very many of single turns: only those of
+    `places` are read, or all where that is None."""
     return (
         """
         SELECT scope, owner, name, forgotten_at, generation
         FROM lamina.tombstones
         WHERE app = %(app)s AND user_id = %(user_id)s
+          AND (scope IN ('user', 'session', 'project', 'slot', 'words')
+               OR (scope = 'turn' AND (%(all)s OR (owner, name) IN (
+                   SELECT p.owner, p.name
+                   FROM unnest(%(owners)s::text[], %(names)s::text[]) AS p (owner, name)
+               ))))
         ORDER BY scope, owner, name
         """,
-        {"app": app, "user_id": user_id},
+        {
+            "app": app,
+            "user_id": user_id,
+            "all": places is None,
+            "owners": [session_id for session_id, _ in places or ()],
+            "names": [turn_id for _, turn_id in places or ()],
+        },
     )
 
 
-async def enter(conn: Connection, app: str, user_id: str) -> Tombstones:
-    """Keep the user's memory from being forgotten until the transaction ends. Gives what is forgotten."""
+def places_of(turns: Iterable[Turn]) -> list[Place]:
+    """Where these turns are."""
+    return [(turn.session_id, turn.turn_id) for turn in turns]
+
+
+async def enter(conn: Connection, app: str, user_id: str, places: Sequence[Place] = ()) -> Tombstones:
+    """Keep the user's memory from being forgotten until the transaction ends. Gives what is forgotten, and
+    of single turns those at `places`."""
     # Two statements: the second one's snapshot is taken once the lock is held.
     await conn.execute("SELECT pg_advisory_xact_lock_shared(%(key)s)", {"key": key_of(_NAME, app, user_id)})
-    return await tombstones_of(conn, app, user_id)
+    return await tombstones_of(conn, app, user_id, places)
 
 
 async def enter_alone(conn: Connection, app: str, user_id: str) -> Tombstones:
@@ -41,9 +63,11 @@ async def enter_alone(conn: Connection, app: str, user_id: str) -> Tombstones:
     return await tombstones_of(conn, app, user_id)
 
 
-async def tombstones_of(conn: Connection, app: str, user_id: str) -> Tombstones:
-    """What is forgotten now."""
-    found = await conn.execute(*tombstones_query(app, user_id))
+async def tombstones_of(
+    conn: Connection, app: str, user_id: str, places: Sequence[Place] | None = ()
+) -> Tombstones:
+    """What is forgotten now, and of single turns those at `places`; all where that is None."""
+    found = await conn.execute(*tombstones_query(app, user_id, places))
     return Tombstones.of_rows(app, user_id, await found.fetchall())
 
 

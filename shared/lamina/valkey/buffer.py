@@ -6,7 +6,7 @@
     events    hash         `<turn>:<position>` event JSON, ASCII
     summary   string       "<version> <summary JSON>"
 
-And one key a user who had something forgotten: a hash of tombstones, [scope, owner, name] by microseconds.
+And two keys a user who had something forgotten: hashes of tombstones, [scope, owner, name] by microseconds.
 
 Each event is a field of its own, so an append costs what it adds and a read what it returns.
 """
@@ -67,7 +67,7 @@ class ValkeyBuffer:
         so that a late turn is either found there or found out here.
         """
         appended = await self._take(turn, first_event, close)
-        if any(stone.hits(turn) for stone in await self._tombstones(turn.app, turn.user_id)):
+        if any(stone.hits(turn) for stone in await self._tombstones(turn)):
             await self.drop(turn.session, [turn.turn_id])
             raise Forgotten(f"turn {turn.turn_id} was forgotten at its user's wish")
         return appended
@@ -120,17 +120,26 @@ class ValkeyBuffer:
 
     async def entomb(self, app: str, user_id: str, tombstones: Sequence[Tombstone]) -> None:
         """See `Buffer.entomb`."""
-        fields: list[str | bytes | int] = []
+        fields: dict[str, list[str | bytes | int]] = {"of turns": [], "others": []}
         for stone in tombstones:
-            fields += [strict_json.dumps([stone.scope, stone.owner, stone.name]), _micros(stone.forgotten_at)]
-        if fields:
-            with translated():
-                await self._entomb([_tombstones_key(app, user_id)], [TOMBSTONE_TTL_S, *fields])
+            kind = "of turns" if stone.scope == "turn" else "others"
+            fields[kind] += [_field(stone.scope, stone.owner, stone.name), _micros(stone.forgotten_at)]
+        for kind, key in zip(fields, tombstones_keys(app, user_id), strict=True):
+            if fields[kind]:
+                with translated():
+                    await self._entomb([key], [TOMBSTONE_TTL_S, *fields[kind]])
 
-    async def _tombstones(self, app: str, user_id: str) -> list[Tombstone]:
+    async def _tombstones(self, turn: Turn) -> list[Tombstone]:
+        """Those that may hit the turn. There may be very many of single turns: its own is asked for."""
+        of_turns, others = tombstones_keys(turn.app, turn.user_id)
+        own = _field("turn", turn.session_id, turn.turn_id)
         with translated():
-            held = cast("dict[bytes, bytes]", await self._client.hgetall(_tombstones_key(app, user_id)))  # pyright: ignore[reportGeneralTypeIssues] - as above
-        return [_tombstone(name, micros) for name, micros in held.items()]
+            async with self._client.pipeline(transaction=False) as pipeline:
+                pipeline.hgetall(others)
+                pipeline.hget(of_turns, cast(str, own))
+                held, single = cast("tuple[dict[bytes, bytes], bytes | None]", await pipeline.execute())
+        found = {**held, **({own: single} if single else {})}
+        return [_tombstone(name, micros) for name, micros in found.items()]
 
     async def mark_published(self, session: SessionKey, turn_id: str) -> bool:
         """See `Buffer.mark_published`."""
@@ -168,8 +177,14 @@ def refusal(turn: Turn, first_event: int, *, held: int, ended: bool) -> InvalidE
     )
 
 
-def _tombstones_key(app: str, user_id: str) -> str:
-    return f"lamina:forgotten:{{{derived_id('user', app, user_id).hex}}}"
+def tombstones_keys(app: str, user_id: str) -> tuple[str, str]:
+    """Of single turns, and of all else."""
+    key = f"lamina:forgotten:{{{derived_id('user', app, user_id).hex}}}"
+    return f"{key}:turns", key
+
+
+def _field(scope: str, owner: str, name: str) -> bytes:
+    return strict_json.dumps([scope, owner, name])
 
 
 def _tombstone(name: bytes, micros: bytes) -> Tombstone:
