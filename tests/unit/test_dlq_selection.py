@@ -18,7 +18,7 @@ from lamina.events import TurnRecorded
 from lamina.ports import Message
 from lamina.pubsub.letter import DeadLetter, Owner
 from lamina_services.cli.dlq import records
-from lamina_services.cli.dlq.printing import ago, id_width, pretty, visible
+from lamina_services.cli.dlq.printing import ago, pretty, visible
 from lamina_services.cli.dlq.selection import Selection, groups, moment, named
 from tests.builders import a_turn
 
@@ -272,15 +272,6 @@ def test_binary_data_is_shown_by_its_bytes() -> None:
 @given(st.text())
 def test_whatever_is_shown_is_printable(text: str) -> None:
     assert all(character.isprintable() or character == "\n" for character in visible(text))
-
-
-def test_an_id_is_shown_as_far_as_it_tells_from_the_others() -> None:
-    ids = ("aaaaaaaa-1", "aaaaaaaa-2", "b")
-    letters = [
-        DeadLetter.of("compactor", Message(b"", {"ce-id": name}, ""), "1", NOW, "compactor") for name in ids
-    ]
-    assert id_width(letters) == 10
-    assert id_width(letters[:1]) == 8
 
 
 def test_an_age_is_told_in_its_largest_unit() -> None:

@@ -90,9 +90,12 @@ async def publish(
     async with turn_publisher(home, cloud=cloud) as publisher:
         await _publish_all(publisher, good)
     if json:
-        output().print_json(data={"published": len(good), "bad": len(bad)})
+        turn_ids = [line.turn.turn_id for line in good]
+        output().print_json(data={"published": len(good), "bad": len(bad), "turn_ids": turn_ids})
     else:
         output().print(f"published {len(good)} turns")
+        for line in good[:_SHOWN]:
+            output().print(f"  {line.turn.turn_id}", markup=False)
     if bad:
         raise typer.Exit(1)
 
@@ -100,6 +103,10 @@ async def publish(
 def reader_of(file_format: Format) -> Reader:
     """What reads a line of this format."""
     return coding_session_turn if file_format is Format.CODING_SESSION else plain_turn
+
+
+_SHOWN = 5
+"""Ids of a few turns are shown, for `lamina trace`."""
 
 
 async def _publish_all(publisher: TurnPublisher, lines: list[Good]) -> None:

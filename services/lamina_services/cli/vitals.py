@@ -170,6 +170,8 @@ def letters(
     named = sum(count.letters for count in mine)
     if not queued and not named:
         return None
+    if queued == 0:  # the index remembers them until they expire
+        return Part(f"dead letters of {subscription.name}", Light.GREEN, "none is left in the queue")
     words = [
         f"{each.letters} {each.error} (since {span((now - each.oldest).total_seconds())} ago)"
         for each in mine

@@ -87,6 +87,7 @@ async def _traces(
 
 
 def _advice(request: ReceiptRequest) -> str:
+    still = ": it may still wait in Pub/Sub, or have been forgotten"
     if request.session_id:
-        return ""
-    return "; where it is so fresh that only the buffer has it, session_id must be named"
+        return still
+    return f"{still}; one so fresh that only the buffer has it is found by its session (session_id)"

@@ -15,7 +15,6 @@ from lamina_services.cli.dlq.selection import Group, groups
 from lamina_services.cli.tables import nothing, plain, shortened, table
 
 _SHOWN = 20
-_SHORTEST_ID = 8
 _DUMPED_BYTES = 1024
 _ROW = 16
 
@@ -36,10 +35,9 @@ def print_letters(console: Console, letters: Sequence[DeadLetter], title: str) -
     """One a row, as many as fit on a screen."""
     now = datetime.now(UTC)
     shown = table(title, "id", "subscription", "error", "age", "user", "reason")
-    width = id_width(letters)
     for letter in letters[:_SHOWN]:
         cells = (
-            _id(letter)[:width],
+            _id(letter),
             letter.subscription,
             letter.failure.error,
             ago(letter.parked_at, now),
@@ -50,14 +48,6 @@ def print_letters(console: Console, letters: Sequence[DeadLetter], title: str) -
     console.print(shown)
     if len(letters) > _SHOWN:
         console.print(f"… and {len(letters) - _SHOWN} more; --json gives all")
-
-
-def id_width(letters: Sequence[DeadLetter]) -> int:
-    """How much of an id tells it from all the others."""
-    ids = {_id(letter) for letter in letters}
-    longest = max(map(len, ids), default=0)
-    widths = range(_SHORTEST_ID, longest)
-    return next((width for width in widths if len({each[:width] for each in ids}) == len(ids)), longest)
 
 
 def print_whole(console: Console, letter: DeadLetter) -> None:
