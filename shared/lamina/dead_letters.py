@@ -27,6 +27,10 @@ EXHAUSTED = "DeliveryAttemptsExhausted"
 
 _PUBSUB = "CloudPubSubDeadLetter"
 _ATTRIBUTE_BYTES = 1024
+_NAME_BYTES = 256
+_ATTRIBUTES = 90
+"""Of the hundred that Pub/Sub allows; it adds some to a dead letter of its own."""
+_MEANT = ("ce-", "content-type", PREFIX, REPLAY_ATTRIBUTE)
 _LASTING = (FIRST_SEEN, MESSAGE_ID, FAILURES)
 
 
@@ -113,8 +117,7 @@ def first_seen(attributes: Mapping[str, str]) -> datetime | None:
 
 def parked(message: Message, failure: Failure) -> Message:
     """The message as a dead letter: what it was, and why it failed this time."""
-    plain = {name: text for name, text in message.attributes.items() if not _of_a_failure(name)}
-    return Message(message.data, {**plain, **failure.attributes()}, message.ordering_key)
+    return Message(message.data, _fitted({**_plain(message), **failure.attributes()}), message.ordering_key)
 
 
 def replayed(message: Message, subscription: str) -> Message:
@@ -125,8 +128,23 @@ def replayed(message: Message, subscription: str) -> Message:
     """
     failure = Failure.of(message.attributes)
     lasting = {name: text for name, text in failure.attributes().items() if name in _LASTING}
-    plain = {name: text for name, text in message.attributes.items() if not _of_a_failure(name)}
-    return Message(message.data, {**plain, **lasting, REPLAY_ATTRIBUTE: subscription}, message.ordering_key)
+    attributes = _fitted({**_plain(message), **lasting, REPLAY_ATTRIBUTE: subscription})
+    return Message(message.data, attributes, message.ordering_key)
+
+
+def _plain(message: Message) -> dict[str, str]:
+    return {name: text for name, text in message.attributes.items() if not _of_a_failure(name)}
+
+
+def _fitted(attributes: Mapping[str, str]) -> dict[str, str]:
+    """What Pub/Sub takes, with room for what it adds itself: values are cut, and where there are too many
+    attributes, those that mean nothing to Lamina are left out."""
+    ours = sorted(attributes, key=lambda name: not name.startswith(_MEANT))
+    return {
+        name: attributes[name].encode()[:_ATTRIBUTE_BYTES].decode("utf-8", "ignore")
+        for name in ours[:_ATTRIBUTES]
+        if 0 < len(name.encode()) <= _NAME_BYTES
+    }
 
 
 def _of_a_failure(name: str) -> bool:

@@ -345,10 +345,11 @@ class Slow:
         return self._slow if name == self._method else getattr(self._part, name)
 
     async def _slow(self, *arguments: Any) -> Any:
-        answer = await getattr(self._part, self._method)(*arguments)
-        self.called.set()
-        await self.go_on.wait()
-        return answer
+        try:
+            return await getattr(self._part, self._method)(*arguments)
+        finally:
+            self.called.set()
+            await self.go_on.wait()
 
 
 def a_name() -> str:

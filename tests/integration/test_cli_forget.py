@@ -82,6 +82,7 @@ async def test_a_receipt_for_people_names_places_and_what_stays(world: MemoryWor
         ((), {"LAMINA_VALKEY_URL": ""}, "no stack runs"),
         (("--cloud",), {"LAMINA_VALKEY_URL": "", "GOOGLE_CLOUD_PROJECT": ""}, "LAMINA_VALKEY_URL"),
         (("--before", "soon"), {}, "--before"),
+        (("--before", "2999-01-01"), {}, "lies ahead"),
     ],
 )
 async def test_a_mistake_is_one_line(

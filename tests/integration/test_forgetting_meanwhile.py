@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from lamina.errors import Forgotten, StaleVersion
+from lamina.errors import Forgotten, ModelRefused, StaleVersion
 from lamina.forgetting import Selection
 from lamina.postgres.tombstones import enter
 from lamina.postgres.turn_log import log_turns
-from lamina.testing.models import ScriptedModel
+from lamina.testing.models import ScriptedModel, default_summary
 from lamina_services.local.polling import until
 from tests.builders import APP, BEGAN, a_turn
 from tests.fixtures_valkey import valkey_url
@@ -55,6 +55,31 @@ async def test_what_a_worker_has_in_hand_is_not_brought_back(
     else:
         await working
     assert await world.words(words_of([*turns, another, more])) == set()
+
+
+@pytest.mark.parametrize(("stage", "method"), [("summarise", "summarise"), ("extract", "extract")])
+async def test_what_a_model_refuses_meanwhile_is_not_parked(
+    world: MemoryWorld, stage: str, method: str
+) -> None:
+    ana = a_name()
+    turns = [a_turn(ana, n, user=f"I prefer the zq{ana}x{n} theme.") for n in range(6)]
+    for turn in turns:
+        await world.publish(turn)
+
+    def refuse(*arguments: Any) -> Any:
+        if method == "extract" or turns[1] in arguments[1]:
+            raise ModelRefused("blocked")
+        return default_summary(*arguments)
+
+    slow = Slow(ScriptedModel(extractions=[refuse], summaries=[refuse] * 12), method)
+    parked = len(world.topic.parked)
+    working = asyncio.create_task(getattr(world, stage)(turns[-1], model=slow))
+    await asyncio.wait_for(slow.called.wait(), 10)
+    await world.forget(Selection(APP, ana))
+    slow.go_on.set()
+    with pytest.raises(Forgotten):
+        await working
+    assert len(world.topic.parked) == parked
 
 
 async def test_a_summary_that_inherits_what_is_forgotten_meanwhile_is_made_again(world: MemoryWorld) -> None:

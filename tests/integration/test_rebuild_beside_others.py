@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from lamina.errors import ModelRefused, NotFound, StaleVersion
+from lamina.errors import ModelRefused, ModelUnavailable, NotFound, StaleVersion, Transient
 from lamina.events import CompactionRequested, TurnRecorded
 from lamina.forgetting import Selection
 from lamina.model import EpisodeChunk, SummaryLine, Turn
@@ -19,12 +19,14 @@ from lamina.postgres.shadows import PostgresShadow
 from lamina.testing.models import HashEmbedder
 from lamina.valkey.buffer import ValkeyBuffer, session_keys
 from lamina.valkey.client import connect
+from lamina.wiring import Wiring
 from lamina_services.entity_extractor.handler import on_turn_recorded as extract
 from lamina_services.episodic_embedder.decision import chunks_of
 from lamina_services.rebuild.entities import EntitiesJob
 from lamina_services.rebuild.episodes import EpisodesJob
 from lamina_services.rebuild.job import Job, Vectors, run
 from lamina_services.rebuild.patience import Patience
+from lamina_services.rebuild.start import job_of
 from tests.builders import APP, BEGAN, a_session, a_turn, a_user
 from tests.fixtures_valkey import valkey_url
 from tests.integration.rebuild_world import Model, World, silent, story, world
@@ -300,3 +302,28 @@ async def test_a_cache_that_was_down_at_the_swap_follows_on_the_next_run(world: 
     await world.rebuild(user, "summaries", again)
     assert (await world.pipeline.buffer.read(a_session(user))).summary == latest
     assert await world.shadow(user) == 0
+
+
+async def test_a_swap_of_summaries_that_are_not_done_yet_is_refused(world: World) -> None:
+    """As after a command that lags behind another one has put its earlier step back."""
+    ana = a_user()
+    for turn in story(ana, 8):
+        await world.remember([turn], Model("loud/1", loud=True))
+    before = (await world.rows(ana))["summaries"]
+    taken: list[Turn] = []
+
+    def down(turn: Turn) -> None:
+        taken.append(turn)
+        if len(taken) > 2:
+            raise ModelUnavailable("overloaded")
+
+    with pytest.raises(Transient):
+        await world.rebuild(ana, "summaries", Model("loud/2", loud=True, before=down))
+    opened = await world.open_rebuild(ana, "summaries")
+    assert opened
+    parts = Wiring(world.pipeline.settings)
+    parts.model, parts.embedder = Model("loud/2", loud=True), HashEmbedder()
+    job = job_of(opened, world.operator, world.pipeline.buffer, parts, Patience([]))
+    with pytest.raises(StaleVersion):
+        await job.swap()
+    assert (await world.rows(ana))["summaries"] == before

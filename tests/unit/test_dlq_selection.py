@@ -277,3 +277,10 @@ def test_whatever_is_shown_is_printable(text: str) -> None:
 def test_an_age_is_told_in_its_largest_unit() -> None:
     ages = [timedelta(seconds=5), timedelta(minutes=119), timedelta(hours=47), timedelta(days=6)]
     assert [ago(NOW - age, NOW) for age in ages] == ["5s", "119m", "47h", "6d"]
+
+
+def test_one_event_id_of_two_users_is_no_single_event() -> None:
+    ana, bo = (a_letter(number, user=user) for number, user in enumerate(("ana", "bo"), start=1))
+    same = replace(bo, message=replace(bo.message, attributes=ana.message.attributes))
+    with pytest.raises(ConfigurationError, match=r"of ana.*of bo"):
+        named([ana, same], ana.event_id)

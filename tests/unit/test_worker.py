@@ -1,5 +1,7 @@
 """The edge: what becomes an acknowledgement, a retry, or a parked message."""
 
+import base64
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -229,3 +231,23 @@ async def test_health_names_the_dependency_that_does_not_answer() -> None:
     sick = await service.http.get("/healthz")
     assert sick.status_code == 503
     assert "connection refused" in sick.json()["database"]
+
+
+async def test_whatever_attributes_a_message_has_it_can_be_parked_and_replayed() -> None:
+    service = Service(ModelRefused("safety"))
+    many = {f"of-the-publisher-{number:03}": "x" for number in range(100)}
+    long = {"a-long-value": "é" * 1_000, "n" * 300: "a long name"}
+    push = {
+        "message": {
+            "data": base64.b64encode(MESSAGE.data).decode(),
+            "attributes": {**many, **long, **MESSAGE.attributes},
+        },
+        "subscription": "projects/p/subscriptions/summarizer",
+    }
+    await service.push(Message(json.dumps(push).encode(), {"content-type": "application/json"}))
+    ((_, letter),) = service.parts.publisher.parked
+    for message in (letter, replayed(letter, "summarizer")):
+        assert len(message.attributes) <= 90
+        assert all(len(n.encode()) <= 256 and len(v.encode()) <= 1_024 for n, v in message.attributes.items())
+        assert message.attributes.items() >= MESSAGE.attributes.items()
+    assert Failure.of(letter.attributes).error == "ModelRefused"

@@ -62,6 +62,8 @@ async def forget(
     if sum(each is not None for each in (session, project, entity)) > 1:
         raise ConfigurationError("--session, --project and --entity exclude one another")
     at = before.replace(tzinfo=UTC) if before else None
+    if at and at > datetime.now(UTC):
+        raise ConfigurationError("--before: lies ahead; what is still to be said cannot be forgotten")
     chosen = Selection(app, user, session, project, entity, at)
     async with (
         stores(home, database_url_, valkey_url, cloud=cloud) as at_hand,

@@ -1,5 +1,6 @@
 """What the entity extractor does with a recorded turn."""
 
+from lamina.errors import Permanent
 from lamina.events import MemoryChanged, TurnRecorded
 from lamina.ports import Embedder, EntityStore, LanguageModel, Publisher, Reconciled
 from lamina_services.entity_extractor.decision import admissible
@@ -33,5 +34,9 @@ async def on_turn_recorded(
 async def _learn(event: TurnRecorded, entities: EntityStore, model: LanguageModel) -> Reconciled:
     turn = event.turn
     known = await entities.known(turn)
-    statements = admissible(await model.extract(turn, known), turn)
+    try:
+        statements = admissible(await model.extract(turn, known), turn)
+    except Permanent:
+        await entities.absorbed(turn, event.event_id())  # Forgotten meanwhile: then it must not be parked
+        raise
     return await entities.absorb(turn, statements, model.name, event.event_id())

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lamina.errors import Permanent
+from lamina.errors import Permanent, StaleVersion
 from lamina.model import SummaryLine
 from lamina.ports import Buffer, LanguageModel, TokenCounter
 from lamina.postgres.rebuild_summaries import CoveredTurn, PostgresRebuiltSummaries, Remade, Session
@@ -120,6 +120,8 @@ class SummariesJob:
             for item in await self._shadow.items()
             if item.refused is None
         }
+        if any(folding.left for folding in foldings.values()):  # another command on this rebuild lags behind
+            raise StaleVersion("a session is not done yet")
         await self._memory.swap(
             [
                 Remade(name, folding.version, folding.lines, tuple(folding.taken))

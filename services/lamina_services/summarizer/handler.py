@@ -54,6 +54,8 @@ async def on_turn_recorded(
             folded = await fold(current.lines, turns, model=model, budget=budget)
             if again and folded.refused:
                 raise folded.refused[0][1]
+            if await summaries.forgotten([turn for turn, _ in folded.refused]):
+                continue  # meanwhile: then it must not be parked
             await _park(folded.refused, publisher, clock)
             current = Summary(
                 session=session,

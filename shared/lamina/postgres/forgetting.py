@@ -155,11 +155,13 @@ async def _forget_turns(conn: Connection, selection: Selection, generation: int,
 
 
 async def _moment(conn: Connection, selection: Selection) -> datetime:
-    """Up to when it is forgotten: `before`, else now that nobody else writes."""
-    if selection.before is not None:
-        return selection.before
-    [row] = await (await conn.execute("SELECT clock_timestamp() AS now")).fetchall()
-    return row["now"]
+    """Up to when it is forgotten: `before`, but never later than now that nobody else writes: what is still
+    to be said is not forgotten."""
+    found = await conn.execute(
+        "SELECT least(%(before)s::timestamptz, clock_timestamp()) AS moment", {"before": selection.before}
+    )
+    [row] = await found.fetchall()
+    return row["moment"]
 
 
 async def _drop_rebuilds(conn: Connection, selection: Selection) -> int:

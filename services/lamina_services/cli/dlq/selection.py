@@ -86,9 +86,10 @@ def named(letters: Iterable[DeadLetter], name: str) -> list[DeadLetter]:
     fitting = exact or [letter for letter in every if name and any(i.startswith(name) for i in _ids(letter))]
     if not fitting:
         raise NotFound(f"no dead letter that can be had now has the id {name!r}, or one that begins so")
-    events = {letter.event_id or letter.message_id for letter in fitting}
+    # Publishers choose their event ids: two users' may be the same.
+    events = {(letter.owner.user_id, letter.event_id or letter.message_id) for letter in fitting}
     if len(events) > 1:
-        some = ", ".join(sorted(events)[:_CANDIDATES])
+        some = ", ".join(sorted(f"{event} of {user or '?'}" for user, event in events)[:_CANDIDATES])
         raise ConfigurationError(f"{name!r} begins the ids of {len(events)} dead letters: {some}")
     return fitting
 
