@@ -327,3 +327,23 @@ async def test_a_swap_of_summaries_that_are_not_done_yet_is_refused(world: World
     with pytest.raises(StaleVersion):
         await job.swap()
     assert (await world.rows(ana))["summaries"] == before
+
+
+async def test_what_a_dry_run_was_refused_and_a_replay_has_brought_in_stays_in(world: World) -> None:
+    ana = a_user()
+
+    def refuse(turn: Turn) -> None:
+        if turn.turn_id == "t1":
+            raise ModelRefused("blocked")
+
+    turns = story(ana, 5)
+    for turn in turns:
+        await world.pipeline.episodes.record(turn, [])
+        await world.pipeline.buffer.append(turn)
+        await world.summarise(turn, Model("loud/1", loud=True, before=refuse))
+    dry = await world.rebuild(ana, "summaries", Model("loud/2", loud=True, before=refuse), swap=False)
+    assert [each.turn_id for each in dry.difference.refused] == ["t1"]
+    await world.summarise(turns[1], Model("loud/2", loud=True))
+    assert (await world.rebuild(ana, "summaries", Model("loud/2", loud=True))).swapped
+    latest = await world.pipeline.summaries.latest(a_session(ana), None, None)
+    assert "t1" in {line.turn_id for line in latest.lines}

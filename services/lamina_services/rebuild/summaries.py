@@ -161,6 +161,11 @@ class SummariesJob:
         version, covered = await self._memory.covered(name)
         if version == folding.version:
             return folding
+        # What was refused here, and the summarizer has taken since, is asked about once more.
+        said = {line.turn_id for line in folding.lines}
+        again = folding.refused.keys() & {turn.turn_id for turn in covered if not turn.set_aside} - said
+        folding.done = [turn_id for turn_id in folding.done if turn_id not in again]
+        folding.refused = {name: why for name, why in folding.refused.items() if name not in again}
         seen = {*folding.done, *(turn_id for step in folding.left for turn_id in step)}
         new = [turn for turn in covered if turn.turn_id not in seen]
         turns = await self._memory.turns(name, [turn.turn_id for turn in new])
