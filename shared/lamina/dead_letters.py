@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version as version_of_distribution
+from typing import Any
 
 from lamina.moments import moment_of
 from lamina.ports import Message
@@ -59,6 +60,11 @@ class Failure:
     """How often the message has become a dead letter, this time included."""
     message_id: str = ""
     """The message's first id."""
+
+    @classmethod
+    def because(cls, error: Exception, *, service: str, parked_at: datetime, **more: Any) -> "Failure":
+        """Of an error in this release. `more`: what is known of the message, by the fields' names."""
+        return cls(type(error).__name__, str(error), service, release(), parked_at=parked_at, **more)
 
     def attributes(self) -> dict[str, str]:
         """What says so on a message: ASCII, since it becomes headers, and cut to what Pub/Sub allows."""

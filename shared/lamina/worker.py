@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lamina.dead_letters import Failure, failures_told, parked, release
+from lamina.dead_letters import Failure, failures_told, parked
 from lamina.envelope import Incoming, decode_request, parse, undecoded
 from lamina.errors import (
     ConfigurationError,
@@ -210,13 +210,11 @@ class Worker:
         return _settled("parked", error, _ack())
 
     def _failure(self, incoming: Incoming, error: Exception) -> Failure:
-        return Failure(
-            error=type(error).__name__,
-            reason=str(error),
+        return Failure.because(
+            error,
             service=self._service,
-            version=release(),
-            first_seen=incoming.first_seen,
             parked_at=self._parts().clock.now(),
+            first_seen=incoming.first_seen,
             trace_id=trace_id(),
             failures=failures_told(incoming.attributes) + 1,
             message_id=incoming.first_message_id,

@@ -42,7 +42,7 @@ from lamina_services.turn_ingest.handler import ingest
 from tests.builders import APP, BEGAN, a_chunk, a_session, a_statement, a_turn, a_user
 from tests.fixtures_postgres import TestDatabase
 from tests.fixtures_valkey import valkey_url
-from tests.unit.test_summarizer_handler import ModelThatKeepsEverything, Words
+from tests.unit.summarizer_world import ModelThatKeepsEverything, Words
 
 __all__ = ["valkey_url"]
 

@@ -21,7 +21,7 @@ from lamina_services.summarizer.handler import on_turn_recorded
 from tests.builders import a_session, a_turn, a_user
 from tests.fixtures_postgres import TestDatabase
 from tests.fixtures_valkey import valkey_url
-from tests.unit.test_summarizer_handler import ModelThatKeepsEverything, Words
+from tests.unit.summarizer_world import ModelThatKeepsEverything, Words
 
 __all__ = ["valkey_url"]
 

@@ -7,7 +7,7 @@ import pytest
 from lamina.errors import Forgotten
 from lamina.forgetting import Tombstone
 from lamina.model import Summary, SummaryLine
-from tests.unit.test_summarizer_handler import BEGAN, SESSION, World, a_turn
+from tests.unit.summarizer_world import BEGAN, SESSION, World, a_turn
 
 
 def forget_until(world: World, number: int) -> None:

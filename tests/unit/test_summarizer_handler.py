@@ -2,115 +2,18 @@
 
 import asyncio
 import copy
-import json
 import uuid
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from lamina.api import EntityView
-from lamina.dead_letters import Failure
-from lamina.errors import DependencyUnavailable, ModelRefused, ModelUnavailable, StaleVersion
+from lamina.errors import DependencyUnavailable, ModelUnavailable, StaleVersion
 from lamina.events import MemoryChanged, TurnRecorded
-from lamina.model import SessionKey, Statement, Summary, SummaryLine, Turn
-from lamina.ports import OldEpisode
+from lamina.model import SessionKey, Summary, SummaryLine, Turn
 from lamina.settings import Settings
-from lamina.testing.buffer import InMemoryBuffer
-from lamina.testing.clock import StoppedClock
-from lamina.testing.publisher import InMemoryPublisher
 from lamina.testing.summaries import InMemorySummaries
-from lamina_services.summarizer.handler import on_turn_recorded
-
-BEGAN = datetime(2026, 3, 1, 9, tzinfo=UTC)
-SESSION = SessionKey(app="shop", user_id="ana", session_id="s2")
-BEFORE = SESSION.model_copy(update={"session_id": "s1"})
-
-
-def a_turn(number: int, **fields: Any) -> Turn:
-    return Turn.model_validate(
-        {
-            **SESSION.model_dump(),
-            "turn_id": f"t{number:02}",
-            "occurred_at": BEGAN + timedelta(minutes=number),
-            "user": f"message {number}",
-            **fields,
-        }
-    )
-
-
-class ModelThatKeepsEverything:
-    """One line a turn, so that a test sees which turns a summary went through."""
-
-    name = "keeps-everything"
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    async def summarise(
-        self, previous: Sequence[SummaryLine], turns: Sequence[Turn], budget: int
-    ) -> tuple[SummaryLine, ...]:
-        self.calls += 1
-        await asyncio.sleep(0)  # lets another worker in between
-        lines = [
-            SummaryLine(kind="digest", text=turn.turn_id, turn_id=turn.turn_id, at=turn.occurred_at)
-            for turn in turns
-        ]
-        return (*previous, *lines)
-
-    async def extract(self, turn: Turn, known: Sequence[EntityView]) -> tuple[Statement, ...]:
-        raise NotImplementedError
-
-    async def consolidate(self, episodes: Sequence[OldEpisode], budget: int) -> tuple[SummaryLine, ...]:
-        raise NotImplementedError
-
-
-class Words:
-    """A token is a character."""
-
-    def count(self, text: str) -> int:
-        return len(text)
-
-
-class World:
-    """A session, and everything the summarizer works with."""
-
-    def __init__(self) -> None:
-        self.buffer = InMemoryBuffer()
-        self.summaries = InMemorySummaries()
-        self.publisher = InMemoryPublisher()
-        self.model = ModelThatKeepsEverything()
-        self.settings = Settings(summary_trigger_turns=3, summary_keep_turns=2)
-
-    async def record(self, *turns: Turn) -> None:
-        for turn in turns:
-            await self.buffer.append(turn)
-
-    async def summarise(self, turn: Turn, **other: Any) -> None:
-        parts: dict[str, Any] = {
-            "buffer": self.buffer,
-            "summaries": self.summaries,
-            "publisher": self.publisher,
-            "model": self.model,
-            "tokens": Words(),
-            "clock": StoppedClock(),
-            "settings": self.settings,
-        }
-        await on_turn_recorded(TurnRecorded(turn=turn), **{**parts, **other})
-
-    @property
-    def summary(self) -> list[str]:
-        versions = self.summaries.versions.get(SESSION, [])
-        return [line.text for line in versions[-1].lines] if versions else []
-
-    async def buffered(self) -> list[str]:
-        return [turn.turn_id for turn in (await self.buffer.read(SESSION)).turns]
-
-    async def end(self) -> tuple[list[str], list[str], set[str], Summary | None]:
-        """What must be the same however it was reached."""
-        announced = {c for p in self.publisher.published if isinstance(p, MemoryChanged) for c in p.changed}
-        return self.summary, await self.buffered(), announced, (await self.buffer.read(SESSION)).summary
+from tests.unit.summarizer_world import BEFORE, BEGAN, SESSION, ModelThatKeepsEverything, World, a_turn
 
 
 @pytest.fixture
@@ -378,89 +281,3 @@ async def test_a_buffer_that_is_down_is_a_transient_failure(world: World) -> Non
     world.buffer.down = True
     with pytest.raises(DependencyUnavailable):
         await world.summarise(a_turn(0))
-
-
-class Squeamish(ModelThatKeepsEverything):
-    """Refuses whatever holds one of these turns."""
-
-    def __init__(self, *refused: str) -> None:
-        super().__init__()
-        self.refused = set(refused)
-
-    async def summarise(
-        self, previous: Sequence[SummaryLine], turns: Sequence[Turn], budget: int
-    ) -> tuple[SummaryLine, ...]:
-        if self.refused & {turn.turn_id for turn in turns}:
-            raise ModelRefused("safety")
-        return await super().summarise(previous, turns, budget)
-
-
-def parked_turns(world: World) -> list[tuple[str, str, str]]:
-    """(subscription, turn, error) of each dead letter."""
-    return [
-        (
-            subscription,
-            json.loads(letter.data)["turn"]["turn_id"],
-            Failure.of(letter.attributes).error,
-        )
-        for subscription, letter in world.publisher.parked
-    ]
-
-
-async def test_a_turn_the_model_refuses_is_set_aside_and_its_session_goes_on(world: World) -> None:
-    world.settings = Settings(summary_trigger_turns=6, summary_keep_turns=1)
-    turns = [a_turn(n) for n in range(6)]
-    await world.record(*turns)
-    await world.summarise(turns[-1], model=Squeamish("t02"))
-    assert (world.summary, await world.buffered()) == (["t00", "t01", "t03", "t04"], ["t05"])
-    assert parked_turns(world) == [("summarizer", "t02", "ModelRefused")]
-    assert await world.summaries.covered(SESSION, ["t02"]) == {"t02"}
-    assert await world.summaries.is_set_aside(SESSION, "t02")
-    assert not await world.summaries.is_set_aside(SESSION, "t01")
-
-
-async def test_what_was_set_aside_is_summarised_when_it_comes_again_and_the_model_takes_it(
-    world: World,
-) -> None:
-    turns = [a_turn(n) for n in range(4)]
-    await world.record(*turns)
-    await world.summarise(turns[-1], model=Squeamish("t01"))
-    await world.summarise(turns[1])
-    assert (world.summary, await world.buffered()) == (["t00", "t01"], ["t02", "t03"])
-    assert not await world.summaries.is_set_aside(SESSION, "t01")
-    assert (await world.buffer.read(SESSION)).summary == world.summaries.versions[SESSION][-1]
-
-
-async def test_what_is_refused_again_fails_again_and_changes_nothing(world: World) -> None:
-    turns = [a_turn(n) for n in range(4)]
-    await world.record(*turns)
-    await world.summarise(turns[-1], model=Squeamish("t01"))
-    before = await world.end()
-    with pytest.raises(ModelRefused):
-        await world.summarise(turns[1], model=Squeamish("t01"))
-    assert await world.end() == before
-    assert len(world.publisher.parked) == 1
-
-
-async def test_a_model_that_refuses_every_turn_sets_none_aside(world: World) -> None:
-    turns = [a_turn(n) for n in range(4)]
-    await world.record(*turns)
-    with pytest.raises(ModelRefused):
-        await world.summarise(turns[-1], model=Squeamish(*(turn.turn_id for turn in turns)))
-    assert (world.summary, len(await world.buffered()), world.publisher.parked) == ([], 4, [])
-
-
-async def test_a_dead_letter_that_cannot_be_parked_leaves_its_turn_in_the_buffer(world: World) -> None:
-    turns = [a_turn(n) for n in range(4)]
-    await world.record(*turns)
-
-    def down() -> None:
-        raise DependencyUnavailable("pubsub", "down")
-
-    world.publisher.fail = down
-    with pytest.raises(DependencyUnavailable):
-        await world.summarise(turns[-1], model=Squeamish("t01"))
-    assert (world.summary, len(await world.buffered())) == ([], 4)
-    world.publisher.fail = None
-    await world.summarise(turns[-1], model=Squeamish("t01"))
-    assert (world.summary, parked_turns(world)) == (["t00"], [("summarizer", "t01", "ModelRefused")])

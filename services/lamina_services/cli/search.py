@@ -68,5 +68,5 @@ def _moment(text: str | None) -> datetime | None:
         return None
     try:
         return datetime.fromisoformat(text).astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ConfigurationError(f"--as-of: {text!r} is no date or time such as 2026-03-01T12:00Z") from None

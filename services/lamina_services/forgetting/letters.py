@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from lamina.forgetting import Tombstones
+from lamina.moments import moment_of
 from lamina.pubsub.letter import DeadLetter
 
 
@@ -32,11 +33,7 @@ def _occurred_at(data: bytes) -> datetime | None:
     for each in _objects(value):
         text = each.get("occurred_at")
         if isinstance(text, str):
-            try:
-                moment = datetime.fromisoformat(text)
-            except ValueError:
-                return None
-            return moment if moment.tzinfo else None
+            return moment_of(text)
     return None
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lamina.dead_letters import Failure, parked, release
+from lamina.dead_letters import Failure, parked
 from lamina.envelope import encode
 from lamina.errors import Forgotten, Permanent, StaleVersion
 from lamina.events import MemoryChanged, TurnRecorded
@@ -83,14 +83,7 @@ async def on_turn_recorded(
 async def _park(refused: Sequence[tuple[Turn, Permanent]], publisher: Publisher, clock: Clock) -> None:
     """Park the events of these turns. Before the commit: after a crash in between they are parked again."""
     for turn, error in refused:
-        failure = Failure(
-            error=type(error).__name__,
-            reason=str(error),
-            service="summarizer",
-            version=release(),
-            parked_at=clock.now(),
-            trace_id=trace_id(),
-        )
+        failure = Failure.because(error, service="summarizer", parked_at=clock.now(), trace_id=trace_id())
         await publisher.park("summarizer", parked(traced(encode(TurnRecorded(turn=turn))), failure))
         counted_dead_letter("summarizer", error)
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString
 
+from psycopg import sql
+
 from lamina.forgetting import Selection
 from lamina.postgres.database import Connection
 
@@ -46,10 +48,27 @@ class Doomed:
         return self.selection.scope == "user" and self.selection.before is None
 
 
-async def count(conn: Connection, query: LiteralString, keys: Mapping[str, Any]) -> int:
+async def count(conn: Connection, query: LiteralString | sql.Composed, keys: Mapping[str, Any]) -> int:
     """The number that a statement of the form `… SELECT count(*) AS n` gives."""
     [row] = await (await conn.execute(query, keys)).fetchall()
     return row["n"]
+
+
+async def drop_rows(conn: Connection, table: LiteralString, keys: Mapping[str, Any]) -> int:
+    """Delete what a table of the schema has of the doomed turns. Gives how many rows."""
+    query = sql.SQL(
+        """
+        WITH gone AS (
+            DELETE FROM lamina.{table} AS r
+            USING unnest(%(session_ids)s::text[], %(turn_ids)s::text[]) AS d (session_id, turn_id)
+            WHERE r.app = %(app)s AND r.user_id = %(user_id)s
+              AND r.session_id = d.session_id AND r.turn_id = d.turn_id
+            RETURNING r.turn_id
+        )
+        SELECT count(*) AS n FROM gone
+        """
+    ).format(table=sql.Identifier(table))
+    return await count(conn, query, keys)
 
 
 async def doomed(conn: Connection, selection: Selection, forgotten_at: datetime) -> Doomed:

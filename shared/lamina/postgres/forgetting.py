@@ -12,7 +12,7 @@ from lamina.events import TurnRecorded
 from lamina.forgetting import Selection, Tombstones
 from lamina.model import SessionKey, Summary, Turn
 from lamina.postgres.database import Connection, Database
-from lamina.postgres.doomed import Doomed, count, doomed
+from lamina.postgres.doomed import Doomed, count, doomed, drop_rows
 from lamina.postgres.forgetting_derived import (
     drop_compactions,
     drop_episodes,
@@ -250,37 +250,11 @@ async def _drop_letters(conn: Connection, going: Doomed) -> int:
         """,
         going.keys,
     )
-    return named + await count(
-        conn,
-        """
-        WITH gone AS (
-            DELETE FROM lamina.dead_letters AS d
-            USING unnest(%(session_ids)s::text[], %(turn_ids)s::text[]) AS t (session_id, turn_id)
-            WHERE d.app = %(app)s AND d.user_id = %(user_id)s
-              AND d.session_id = t.session_id AND d.turn_id = t.turn_id
-            RETURNING d.turn_id
-        )
-        SELECT count(*) AS n FROM gone
-        """,
-        going.keys,
-    )
+    return named + await drop_rows(conn, "dead_letters", going.keys)
 
 
 async def _drop_turns(conn: Connection, going: Doomed) -> tuple[int, int]:
     """The log itself. Gives how many turns and sessions."""
-    turns = await count(
-        conn,
-        """
-        WITH gone AS (
-            DELETE FROM lamina.turns AS t
-            USING unnest(%(session_ids)s::text[], %(turn_ids)s::text[]) AS d (session_id, turn_id)
-            WHERE t.app = %(app)s AND t.user_id = %(user_id)s
-              AND t.session_id = d.session_id AND t.turn_id = d.turn_id
-            RETURNING t.turn_id
-        )
-        SELECT count(*) AS n FROM gone
-        """,
-        going.keys,
-    )
+    turns = await drop_rows(conn, "turns", going.keys)
     chosen = going.selection
     return turns, await derive_sessions(conn, chosen.app, chosen.user_id, going.touched)

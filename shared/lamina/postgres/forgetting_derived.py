@@ -6,7 +6,7 @@ from lamina.model import SessionKey
 from lamina.postgres.compactions import CONSUMER as COMPACTOR
 from lamina.postgres.database import Connection
 from lamina.postgres.deriving import Slot, derive
-from lamina.postgres.doomed import Doomed, count
+from lamina.postgres.doomed import Doomed, count, drop_rows
 from lamina.postgres.episodes import episode_id, weave_sessions
 
 
@@ -103,20 +103,7 @@ async def drop_episodes(conn: Connection, going: Doomed) -> int:
         """,
         going.keys,
     )
-    chunks = await count(
-        conn,
-        """
-        WITH gone AS (
-            DELETE FROM lamina.episodes AS e
-            USING unnest(%(session_ids)s::text[], %(turn_ids)s::text[]) AS d (session_id, turn_id)
-            WHERE e.app = %(app)s AND e.user_id = %(user_id)s
-              AND e.session_id = d.session_id AND e.turn_id = d.turn_id
-            RETURNING e.episode_id
-        )
-        SELECT count(*) AS n FROM gone
-        """,
-        going.keys,
-    )
+    chunks = await drop_rows(conn, "episodes", going.keys)
     chosen = going.selection
     await weave_sessions(conn, chosen.app, chosen.user_id, going.touched)
     return chunks

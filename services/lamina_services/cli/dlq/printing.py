@@ -50,6 +50,18 @@ def print_letters(console: Console, letters: Sequence[DeadLetter], title: str) -
         console.print(f"… and {len(letters) - _SHOWN} more; --json gives all")
 
 
+def print_plan(console: Console, letters: Sequence[DeadLetter], verb: str, done: str, *, json: bool) -> None:
+    """What a command would do (`verb`), and what would then be `done` to the letters."""
+    if json:
+        told = [facts(letter) for letter in letters]
+        console.print_json(data={f"would_{verb}": len(letters), "letters": told})
+    elif letters:
+        print_letters(console, letters, f"Would be {done}")
+        console.print(f"{len(letters)} dead letters would be {done}; --yes does it")
+    else:
+        console.print("no dead letter matches")
+
+
 def print_whole(console: Console, letter: DeadLetter) -> None:
     """What there is to know of one."""
     told = Table(show_header=False, box=None)

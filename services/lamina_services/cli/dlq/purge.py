@@ -5,10 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lamina.errors import LaminaError
-from lamina.pubsub.letter import DeadLetter
 from lamina_services.cli.app import command, complain, output
 from lamina_services.cli.dlq import options, records
-from lamina_services.cli.dlq.printing import print_letters
+from lamina_services.cli.dlq.printing import print_plan
 from lamina_services.cli.dlq.reading import connect, find, warn
 from lamina_services.cli.options import HOME, Cloud, Home, Json
 from lamina_services.cli.up import stop_on_signals
@@ -44,7 +43,7 @@ async def purge(
         found = await find(dead, selection, home, cloud=cloud, limit=limit)
         warn(found.elsewhere)
         if not yes or not found.letters:
-            _say_what_would(found.letters, json=json)
+            print_plan(output(), found.letters, "purge", "removed", json=json)
             return
         file = to or Path(f"dead-letters-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.jsonl")
         await asyncio.to_thread(records.write, file, found.letters)
@@ -57,15 +56,3 @@ async def purge(
         output().print_json(data={"purged": removed, "file": str(file)})
     else:
         output().print(f"removed {removed} dead letters; {file} holds them", soft_wrap=True, markup=False)
-
-
-def _say_what_would(letters: list[DeadLetter], *, json: bool) -> None:
-    if json:
-        output().print_json(
-            data={"would_purge": len(letters), "letters": [records.facts(each) for each in letters]}
-        )
-    elif letters:
-        print_letters(output(), letters, "Would be removed")
-        output().print(f"{len(letters)} dead letters would be removed; --yes does it")
-    else:
-        output().print("no dead letter matches")

@@ -11,7 +11,7 @@ from lamina.pubsub.dead_letters import DeadLetters, Outcome
 from lamina.pubsub.letter import DeadLetter
 from lamina_services.cli.app import command, complain, notes, output
 from lamina_services.cli.dlq import options, records
-from lamina_services.cli.dlq.printing import print_letters
+from lamina_services.cli.dlq.printing import print_plan
 from lamina_services.cli.dlq.reading import Found, connect, find, warn
 from lamina_services.cli.dlq.selection import Selection
 from lamina_services.cli.options import HOME, Cloud, Home, Json
@@ -54,7 +54,7 @@ async def replay(
             found = _found_in(from_file, selection, limit)
         warn(found.elsewhere)
         if not yes:
-            _say_what_would(found.letters, json=json)
+            print_plan(output(), found.letters, "replay", "replayed", json=json)
             return
         outcome = await _replay(dead, found.letters, rate)
     _say(outcome, json=json)
@@ -100,15 +100,3 @@ def _say(outcome: Outcome, *, json: bool) -> None:
         complain(f"{letter.subscription} {letter.event_id or letter.message_id}: {error}")
     if left := len(outcome.failed) + outcome.untried:
         complain(f"{left} were not replayed and are dead letters still")
-
-
-def _say_what_would(letters: list[DeadLetter], *, json: bool) -> None:
-    if json:
-        output().print_json(
-            data={"would_replay": len(letters), "letters": [records.facts(each) for each in letters]}
-        )
-    elif letters:
-        print_letters(output(), letters, "Would be replayed")
-        output().print(f"{len(letters)} dead letters would be replayed; --yes does it")
-    else:
-        output().print("no dead letter matches")
