@@ -1,15 +1,16 @@
-"""What a dead letter says of its failure, and how it goes back to the one subscriber that failed.
+"""What a dead letter says of its failure, whose it is, and how it goes back to the subscriber that failed.
 
 A worker that parks a message writes these attributes. Pub/Sub writes its own when it gives up on a message
 that no worker answered for: `Failure.of` reads both kinds.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version as version_of_distribution
-from typing import Any
+from typing import Any, cast
 
 from lamina.moments import moment_of
 from lamina.ports import Message
@@ -26,6 +27,7 @@ FAILURES = f"{PREFIX}failures"
 EXHAUSTED = "DeliveryAttemptsExhausted"
 """The error of a message that Pub/Sub gave up on: no worker was there to say why."""
 
+_NAMES = ("app", "user_id", "project_id", "session_id", "turn_id")
 _PUBSUB = "CloudPubSubDeadLetter"
 _ATTRIBUTE_BYTES = 1024
 _NAME_BYTES = 256
@@ -108,6 +110,35 @@ class Failure:
         )
 
 
+@dataclass(frozen=True)
+class Owner:
+    """Whose turn a message is about, and when it occurred, as far as that can be read; empty where not."""
+
+    app: str = ""
+    user_id: str = ""
+    project_id: str = ""
+    session_id: str = ""
+    turn_id: str = ""
+    occurred_at: datetime | None = None
+
+    @classmethod
+    def of(cls, data: bytes) -> "Owner":
+        """Read leniently: a dead letter is often one that breaks its contract."""
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            return cls()
+        turn = next((each for each in _candidates(value) if isinstance(each.get("user_id"), str)), None)
+        if turn is None:
+            return cls()
+        names = {name: text for name in _NAMES if isinstance(text := turn.get(name), str)}
+        return cls(**names, occurred_at=moment_of(turn.get("occurred_at")))
+
+    def names(self) -> dict[str, str]:
+        """The names alone, each empty where it cannot be read."""
+        return {name: getattr(self, name) for name in _NAMES}
+
+
 def failures_told(attributes: Mapping[str, str]) -> int:
     """How often the message says that it has become a dead letter; 0 where it says nothing readable."""
     told = attributes.get(FAILURES, "")
@@ -163,3 +194,14 @@ def _text(moment: datetime | None) -> str:
 
 def _attribute(value: str) -> str:
     return value.encode("ascii", "backslashreplace")[:_ATTRIBUTE_BYTES].decode("ascii")
+
+
+def _candidates(value: Any) -> Iterator[dict[str, Any]]:
+    """Where a payload, a bare turn or a structured CloudEvent says whose it is, as the services read it."""
+    if not isinstance(value, dict):
+        return
+    outer = cast("dict[str, Any]", value)
+    if isinstance(outer.get("turn"), dict) and "session_id" not in outer:
+        yield outer["turn"]
+    yield outer
+    yield from _candidates(outer.get("data"))

@@ -208,3 +208,9 @@ async def test_its_own_failure_is_refused_and_never_parked_again(error: Exceptio
     published = parked(encode(TurnPublished(turn=TURN)), FAILURE)
     assert await service.push(published, "turn-ingest") >= 500
     assert service.parts.publisher.parked == []
+
+
+def test_it_is_attributed_to_whom_the_services_take_it_for() -> None:
+    told = of({**WHO, "turn": {**WHO, "user_id": "mallory"}})
+    assert told
+    assert told.user_id == "ana"

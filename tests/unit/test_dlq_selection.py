@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.dead_letters import EXHAUSTED, Failure, parked
+from lamina.dead_letters import EXHAUSTED, Failure, Owner, parked
 from lamina.envelope import encode
 from lamina.errors import ConfigurationError, NotFound
 from lamina.events import TurnRecorded
 from lamina.ports import Message
-from lamina.pubsub.letter import DeadLetter, Owner
+from lamina.pubsub.letter import DeadLetter
 from lamina_services.cli.dlq import records
 from lamina_services.cli.dlq.printing import ago, pretty, visible
 from lamina_services.cli.dlq.selection import Selection, groups, moment, named

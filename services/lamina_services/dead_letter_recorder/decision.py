@@ -1,22 +1,18 @@
 """Whose turn a dead letter is about, and what it says of its failure. Pure."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from lamina import strict_json
-from lamina.dead_letters import Failure
+from lamina.dead_letters import Failure, Owner
 from lamina.envelope import Incoming
-from lamina.errors import InvalidEvent
 from lamina.model import Identifier, Moment
 from lamina.ports import DeadLetter
 from lamina.text import storable
 
 _IDENTIFIER = TypeAdapter[str](Identifier)
 _MOMENT = TypeAdapter[datetime](Moment)
-_NAMES = ("app", "user_id", "session_id", "turn_id", "project_id")
 _MOST_FAILURES = 1_000_000
 
 
@@ -46,20 +42,11 @@ def letter_of(incoming: Incoming, subscription: str, service: str, now: datetime
 
 def _names(incoming: Incoming) -> dict[str, Any] | None:
     """`app`, `user_id` and `turn_id` of what should be a turn; and, where it has them, the other three."""
-    try:
-        value = strict_json.loads(incoming.data)
-    except InvalidEvent:
-        return None
-    outer = _object(value)
-    turn = _object(outer.get("turn")) or outer
-    names = {name: _name(turn.get(name)) for name in _NAMES}
+    owner = Owner.of(incoming.data)
+    names = {name: _name(text) for name, text in owner.names().items()}
     if not (names["app"] and names["user_id"] and names["turn_id"]):
         return None
-    return {**names, "occurred_at": _moment(turn.get("occurred_at"))}
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+    return {**names, "occurred_at": _moment(owner.occurred_at)}
 
 
 def _name(value: Any) -> str:

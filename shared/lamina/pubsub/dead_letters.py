@@ -22,11 +22,11 @@ from lamina.errors import LaminaError, Transient
 from lamina.ports import Message
 from lamina.pubsub.clients import publisher_client, subscriber_client
 from lamina.pubsub.leases import LEASE_S, Key, Leases
-from lamina.pubsub.letter import DeadLetter, Owner
+from lamina.pubsub.letter import DeadLetter
 from lamina.pubsub.publisher import PubSubPublisher
 from lamina.topology import Topology, load_topology
 
-__all__ = ["CLOUD", "EMULATOR", "DeadLetter", "DeadLetters", "Outcome", "Owner", "Patience"]
+__all__ = ["CLOUD", "EMULATOR", "DeadLetter", "DeadLetters", "Outcome", "Patience"]
 
 _AT_ONCE = 32
 _LATECOMER_S = 10

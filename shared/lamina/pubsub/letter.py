@@ -1,35 +1,11 @@
 """A dead letter as it lies on a dead-letter topic: the message, why it failed, and whose it is. Pure."""
 
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Self, cast
+from typing import Self
 
-from lamina.dead_letters import MESSAGE_ID, Failure, replayed
+from lamina.dead_letters import MESSAGE_ID, Failure, Owner, replayed
 from lamina.ports import Message
-
-
-@dataclass(frozen=True)
-class Owner:
-    """Whose message it is, as far as it can be read; empty where it cannot."""
-
-    app: str = ""
-    user_id: str = ""
-    project_id: str = ""
-    session_id: str = ""
-    turn_id: str = ""
-
-    @classmethod
-    def of(cls, data: bytes) -> Self:
-        """Read leniently: a dead letter is often one that breaks its contract."""
-        try:
-            value = json.loads(data)
-        except (ValueError, RecursionError):
-            return cls()
-        named = [each for each in _candidates(value) if isinstance(each.get("user_id"), str)]
-        found = {field.name: named[0].get(field.name) for field in fields(cls)} if named else {}
-        return cls(**{name: text for name, text in found.items() if isinstance(text, str)})
 
 
 @dataclass(frozen=True)
@@ -78,14 +54,3 @@ class DeadLetter:
         """
         message = replayed(self.message, self.subscription)
         return replace(message, attributes={MESSAGE_ID: self.message_id, **message.attributes})
-
-
-def _candidates(value: Any) -> Iterator[dict[str, Any]]:
-    """Where a payload, a bare turn or a structured CloudEvent says whose it is, as the services read it."""
-    if not isinstance(value, dict):
-        return
-    outer = cast("dict[str, Any]", value)
-    if isinstance(outer.get("turn"), dict) and "session_id" not in outer:
-        yield outer["turn"]
-    yield outer
-    yield from _candidates(outer.get("data"))

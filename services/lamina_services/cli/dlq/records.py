@@ -5,7 +5,6 @@ import binascii
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -33,7 +32,7 @@ def facts(letter: DeadLetter) -> dict[str, Any]:
         "service": failure.service,
         "version": failure.version,
         "trace_id": failure.trace_id,
-        **asdict(letter.owner),
+        **letter.owner.names(),
         "bytes": len(letter.message.data),
     }
 
