@@ -349,7 +349,7 @@ class MemoryReader(Protocol):
 
 
 @dataclass(frozen=True)
-class DeadLetter:
+class IndexedLetter:
     """That a subscription gave up on a turn, and why."""
 
     app: str
@@ -376,7 +376,7 @@ class DeadLetter:
 class DeadLetterIndex(Protocol):
     """An index of the dead letters that name a turn. The queue is the truth."""
 
-    async def record(self, letter: DeadLetter) -> None:
+    async def record(self, letter: IndexedLetter) -> None:
         """Remember the letter, unless a later one of its turn and subscription is known. Idempotent.
 
         Forgotten where the user had the turn forgotten.
@@ -403,7 +403,7 @@ class Evidence:
     """How many of the chunks have one."""
     indexed_at: datetime | None = None
     """When the chunks' words could be found."""
-    letters: tuple[DeadLetter, ...] = ()
+    letters: tuple[IndexedLetter, ...] = ()
 
 
 class ReceiptReader(Protocol):

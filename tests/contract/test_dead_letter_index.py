@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lamina.model import SessionKey
-from lamina.ports import DeadLetter, DeadLetterIndex, Evidence, ReceiptReader
+from lamina.ports import DeadLetterIndex, Evidence, IndexedLetter, ReceiptReader
 from lamina.postgres.dead_letters import PostgresDeadLetterIndex
 from lamina.postgres.receipts import PostgresReceipts
 from lamina.testing.receipts import InMemoryDeadLetterIndex, InMemoryReceipts
@@ -42,8 +42,8 @@ async def both(request: pytest.FixtureRequest, memory_database: TestDatabase) ->
         yield Both(PostgresDeadLetterIndex(writing), PostgresReceipts(reading))
 
 
-def a_letter(session: SessionKey, turn_id: str = "t1") -> DeadLetter:
-    return DeadLetter(
+def a_letter(session: SessionKey, turn_id: str = "t1") -> IndexedLetter:
+    return IndexedLetter(
         **session.model_dump(),
         turn_id=turn_id,
         subscription="summarizer",

@@ -20,7 +20,7 @@ from lamina.forgetting import Selection
 from lamina.model import SessionKey, Turn
 from lamina.models.offline import OfflineModel
 from lamina.models.tokens import EstimatedTokens
-from lamina.ports import DeadLetter
+from lamina.ports import IndexedLetter
 from lamina.postgres.compactions import PostgresCompactions
 from lamina.postgres.database import Database
 from lamina.postgres.dead_letters import PostgresDeadLetterIndex
@@ -207,7 +207,7 @@ class MemoryWorld:
     async def bury_index(self, turn: Turn, subscription: str = "entity-extractor") -> None:
         """The recorder was told of the dead letter."""
         await self.index.record(
-            DeadLetter(
+            IndexedLetter(
                 **turn.session.model_dump(),
                 turn_id=turn.turn_id,
                 subscription=subscription,

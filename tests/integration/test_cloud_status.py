@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from lamina.errors import ConfigurationError, DependencyUnavailable
-from lamina.ports import DeadLetter
+from lamina.ports import IndexedLetter
 from lamina.postgres.dead_letters import PostgresDeadLetterIndex
 from lamina.topology import load_topology
 from lamina_services.cli.monitoring import CloudMonitoring
@@ -194,7 +194,7 @@ async def test_what_cannot_be_asked_is_down_and_its_stages_are_unknown() -> None
 async def test_the_database_adds_dead_letters_by_error(memory_database: TestDatabase) -> None:
     async with memory_database.open("lamina_dead_letter_recorder", size=1) as database:
         await PostgresDeadLetterIndex(database).record(
-            DeadLetter(
+            IndexedLetter(
                 app="shop",
                 user_id=a_user(),
                 session_id="s1",

@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 from lamina.errors import Forgotten
 from lamina.events import TurnRecorded
 from lamina.model import SessionKey, Summary, SummaryLine, Turn
-from lamina.ports import DeadLetter, Evidence
+from lamina.ports import Evidence, IndexedLetter
 from lamina.postgres.dead_letters import PostgresDeadLetterIndex
 from lamina.postgres.entities import PostgresEntities
 from lamina.postgres.episodes import PostgresEpisodes
@@ -52,7 +52,7 @@ class Stores:
         aside = [turn.turn_id for turn in turns] if set_aside else []
         await self.summaries.commit(summary, turns, uuid.uuid4(), set_aside=aside)
 
-    async def park(self, turn: Turn, subscription: str, error: str = "ModelRefused") -> DeadLetter:
+    async def park(self, turn: Turn, subscription: str, error: str = "ModelRefused") -> IndexedLetter:
         letter = a_letter(turn.session, turn.turn_id, subscription, error)
         await self.letters.record(letter)
         return letter
@@ -72,8 +72,10 @@ class Stores:
             return await cursor.fetchall()
 
 
-def a_letter(session: SessionKey, turn_id: str, subscription: str, error: str = "ModelRefused") -> DeadLetter:
-    return DeadLetter(
+def a_letter(
+    session: SessionKey, turn_id: str, subscription: str, error: str = "ModelRefused"
+) -> IndexedLetter:
+    return IndexedLetter(
         **session.model_dump(),
         turn_id=turn_id,
         subscription=subscription,

@@ -16,7 +16,7 @@ from psycopg.rows import TupleRow
 from lamina.events import CompactionRequested
 from lamina.forgetting import Selection
 from lamina.model import Scope, Summary, SummaryLine, Turn
-from lamina.ports import Consolidation, DeadLetter
+from lamina.ports import Consolidation, IndexedLetter
 from lamina.postgres.compactions import PostgresCompactions
 from lamina.postgres.database import Database
 from lamina.postgres.dead_letters import PostgresDeadLetterIndex
@@ -52,8 +52,8 @@ class Filled:
         return conn
 
 
-def a_letter(turn: Turn) -> DeadLetter:
-    return DeadLetter(
+def a_letter(turn: Turn) -> IndexedLetter:
+    return IndexedLetter(
         **turn.session.model_dump(),
         turn_id=turn.turn_id,
         subscription="entity-extractor",

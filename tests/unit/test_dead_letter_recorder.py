@@ -20,7 +20,7 @@ from lamina.dead_letters import EXHAUSTED, Failure, parked, replayed
 from lamina.envelope import Incoming, encode
 from lamina.errors import ConstraintViolated
 from lamina.events import CompactionDue, TurnPublished, TurnRecorded
-from lamina.ports import DeadLetter, Message
+from lamina.ports import IndexedLetter, Message
 from lamina.testing.clock import StoppedClock
 from lamina.testing.publisher import InMemoryPublisher
 from lamina.testing.receipts import InMemoryDeadLetterIndex
@@ -46,17 +46,17 @@ LETTER = parked(encode(TurnRecorded(turn=TURN)), FAILURE)
 WHO: dict[str, Any] = {"app": "shop", "user_id": "ana", "session_id": "s1", "turn_id": "t1"}
 
 
-def letter(message: Message = LETTER, **delivery: Any) -> DeadLetter | None:
+def letter(message: Message = LETTER, **delivery: Any) -> IndexedLetter | None:
     incoming = Incoming(message.data, message.attributes, **delivery)
     return letter_of(incoming, "summarizer", "summarizer", NOW)
 
 
-def of(value: object, **attributes: str) -> DeadLetter | None:
+def of(value: object, **attributes: str) -> IndexedLetter | None:
     return letter(Message(json.dumps(value).encode(), {**FAILURE.attributes(), **attributes}))
 
 
 def test_a_parked_turn_tells_whose_it_is_and_why_it_failed() -> None:
-    assert letter() == DeadLetter(
+    assert letter() == IndexedLetter(
         **WHO,
         subscription="summarizer",
         error="ModelRefused",

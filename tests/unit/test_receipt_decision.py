@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.api import Receipt, StageView
-from lamina.ports import BufferTrace, DeadLetter, Evidence
+from lamina.ports import BufferTrace, Evidence, IndexedLetter
 from lamina_services.context.receipt import Traces, receipt_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -27,8 +27,8 @@ EVERYTHING = Evidence(
 )
 
 
-def a_letter(subscription: str, **fields: object) -> DeadLetter:
-    letter = DeadLetter(
+def a_letter(subscription: str, **fields: object) -> IndexedLetter:
+    letter = IndexedLetter(
         app="shop",
         user_id="ana",
         session_id="s1",

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from lamina.client import LaminaClient
 from lamina.errors import DependencyUnavailable, InvalidEvent, NotFound
 from lamina.model import SessionKey
-from lamina.ports import BufferTrace, DeadLetter, Evidence
+from lamina.ports import BufferTrace, Evidence, IndexedLetter
 from lamina.settings import Settings
 from lamina.testing.buffer import InMemoryBuffer
 from lamina.testing.receipts import InMemoryReceipts
@@ -30,7 +30,7 @@ identifiers = st.text(
     st.characters(codec="utf-8", exclude_characters="\x7f", min_codepoint=0x20), min_size=1, max_size=40
 )
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
-LETTER = DeadLetter(
+LETTER = IndexedLetter(
     app="shop",
     user_id="ana",
     session_id="s1",

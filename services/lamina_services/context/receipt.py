@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lamina.api import ParkedView, Receipt, StageName, StageView
-from lamina.ports import BufferTrace, DeadLetter, Evidence
+from lamina.ports import BufferTrace, Evidence, IndexedLetter
 
 INGEST, SUMMARIZER, EXTRACTOR, EMBEDDER = "turn-ingest", "summarizer", "entity-extractor", "episodic-embedder"
 """The subscriptions that a turn passes; each is also the name that its consumer marks events with."""
@@ -132,7 +132,7 @@ class _Reading:
             words = self._not_done("searchable by words", EMBEDDER, unsure=self._unsure)
         return embedded, words, vector
 
-    def outdated(self, letter: DeadLetter, stages: Iterable[StageView]) -> bool:
+    def outdated(self, letter: IndexedLetter, stages: Iterable[StageView]) -> bool:
         """Whether what the letter is about has been done meanwhile."""
         about: dict[str, StageName] = {
             INGEST: "published",
@@ -183,7 +183,7 @@ def _empty(chunks: int) -> str:
     return "" if chunks else "nothing in it to search for"
 
 
-def _view(letter: DeadLetter) -> ParkedView:
+def _view(letter: IndexedLetter) -> ParkedView:
     return ParkedView(
         subscription=letter.subscription,
         error=letter.error,

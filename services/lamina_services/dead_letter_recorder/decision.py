@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from lamina.dead_letters import Failure, Owner
 from lamina.envelope import Incoming
 from lamina.model import Identifier, Moment
-from lamina.ports import DeadLetter
+from lamina.ports import IndexedLetter
 from lamina.text import storable
 
 _IDENTIFIER = TypeAdapter[str](Identifier)
@@ -16,7 +16,7 @@ _MOMENT = TypeAdapter[datetime](Moment)
 _MOST_FAILURES = 1_000_000
 
 
-def letter_of(incoming: Incoming, subscription: str, service: str, now: datetime) -> DeadLetter | None:
+def letter_of(incoming: Incoming, subscription: str, service: str, now: datetime) -> IndexedLetter | None:
     """What to index of a dead letter of this subscription; None where it names no turn of a user.
 
     The turn may be invalid in every other respect: that may be why it is a dead letter.
@@ -26,7 +26,7 @@ def letter_of(incoming: Incoming, subscription: str, service: str, now: datetime
         return None
     failure = Failure.of(incoming.attributes, service=service)
     parked_at = _moment(failure.parked_at) or _moment(incoming.publish_time) or now
-    return DeadLetter(
+    return IndexedLetter(
         **who,
         subscription=subscription,
         error=storable(failure.error),

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from lamina.errors import Forgotten
-from lamina.ports import DeadLetter
+from lamina.ports import IndexedLetter
 from lamina.postgres.database import Database
 from lamina.postgres.tombstones import enter
 
@@ -14,7 +14,7 @@ class PostgresDeadLetterIndex:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def record(self, letter: DeadLetter) -> None:
+    async def record(self, letter: IndexedLetter) -> None:
         """See `DeadLetterIndex.record`. A letter parked earlier than the known one changes nothing.
 
         Forgotten where the user had the turn forgotten: its letter may quote it.

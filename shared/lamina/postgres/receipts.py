@@ -5,7 +5,7 @@ from typing import Any
 
 from lamina.events import TurnRecorded
 from lamina.model import SessionKey, derived_id
-from lamina.ports import DeadLetter, Evidence
+from lamina.ports import Evidence, IndexedLetter
 from lamina.postgres.database import Database, Query
 
 
@@ -40,7 +40,7 @@ class PostgresReceipts:
         return Evidence(
             **row,
             processed={mark["consumer"]: mark["processed_at"] for mark in marks},
-            letters=tuple(DeadLetter(**letter) for letter in letters),
+            letters=tuple(IndexedLetter(**letter) for letter in letters),
         )
 
 

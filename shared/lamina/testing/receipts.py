@@ -5,18 +5,20 @@ from dataclasses import dataclass, field, replace
 
 from lamina.errors import DependencyUnavailable
 from lamina.model import SessionKey
-from lamina.ports import DeadLetter, Evidence
+from lamina.ports import Evidence, IndexedLetter
 
 
 @dataclass
 class InMemoryDeadLetterIndex:
     """Implements `lamina.ports.DeadLetterIndex`."""
 
-    letters: dict[tuple[str, ...], DeadLetter] = field(default_factory=dict[tuple[str, ...], DeadLetter])
+    letters: dict[tuple[str, ...], IndexedLetter] = field(
+        default_factory=dict[tuple[str, ...], IndexedLetter]
+    )
     down: bool = False
     """While True, every call raises DependencyUnavailable."""
 
-    async def record(self, letter: DeadLetter) -> None:
+    async def record(self, letter: IndexedLetter) -> None:
         """See `DeadLetterIndex.record`."""
         if self.down:
             raise DependencyUnavailable("database", "connection refused")
@@ -59,7 +61,7 @@ class InMemoryReceipts:
         ordered = sorted(letters, key=lambda each: (each.parked_at, each.subscription))
         return replace(found, letters=tuple(ordered))
 
-    def _letters(self, app: str, user_id: str, turn_id: str) -> list[DeadLetter]:
+    def _letters(self, app: str, user_id: str, turn_id: str) -> list[IndexedLetter]:
         wanted = (app, user_id, turn_id)
         return [
             each for each in self.index.letters.values() if (each.app, each.user_id, each.turn_id) == wanted
@@ -70,5 +72,5 @@ class InMemoryReceipts:
             raise DependencyUnavailable("database", "connection refused")
 
 
-def _age(letter: DeadLetter) -> tuple[object, int]:
+def _age(letter: IndexedLetter) -> tuple[object, int]:
     return (letter.parked_at, letter.failures)
